@@ -14,10 +14,12 @@ from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StepFailed
 from spolia.ranking.fusion import checked_weights
 from spolia.types import Hit, Node, Query, Ranking
+from spolia.types.value import maker
 
 if TYPE_CHECKING:
     from spolia.ranking.alignment import Aligned, Numbers
 
+_hit = maker(Hit)
 PartScores: TypeAlias = tuple[tuple[str, float], ...]
 
 
@@ -126,14 +128,16 @@ class SideBySide:
         parts = [late for late in found if late is not None]
         if not parts or len(parts) < len(found) or any(late.fetch != parts[0].fetch for late in parts):
             return None
+        if (fetch := parts[0].fetch.for_fusion()) is None:
+            return None
         number: dict[int, int] = {}
         places = tuple(np.array([number.setdefault(key, len(number)) for key in late.keys], np.int64) for late in parts)
         scores = tuple(np.array(late.scores, dtype=np.float64) for late in parts)
         keys, hits = list(number), dict[int, Hit]()
 
         def named(wanted: Sequence[int]) -> dict[int, str]:
-            there = parts[0].fetch([keys[at] for at in wanted])
-            hits.update((at, Hit(there[keys[at]], 0.0)) for at in wanted if keys[at] in there)
+            there = fetch([keys[at] for at in wanted])
+            hits.update((at, _hit(there[keys[at]], 0.0, (), ())) for at in wanted if keys[at] in there)
             return {at: hits[at].node.id for at in wanted if at in hits}
 
         return cls(rankings, Aligned([""] * len(keys), places, scores, named), hits)
@@ -155,7 +159,7 @@ class SideBySide:
         hits = self.hits
         return self.ranked(
             [
-                Hit(hits[at].node, score, own, hits[at].found)
+                _hit(hits[at].node, score, own, hits[at].found)
                 for at, score, own in zip(order, scores, parts, strict=True)
             ]
         )

@@ -43,7 +43,7 @@ class ReciprocalRankFusion(Fusion):
     k: float = 60.0
     top_k: int = 10
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,7 +89,7 @@ class ConvexCombination(Fusion):
     top_k: int = 10
     minimums: tuple[tuple[str, float], ...] = (("bm25", 0.0), ("dense", -1.0))
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     known: ClassVar[tuple[str, ...]] = ("min-max", "theoretical-min-max", "z-score", "3-sigma")
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class HighestScore(Fusion):
 
     top_k: int = 10
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def scores(self, side_by_side: SideBySide, variants: Sequence[HighestScore], weights: Numbers, /) -> Numbers:
         import numpy as np
@@ -193,7 +193,7 @@ class EvenSplit(Operator[Sequence[Ranking], Ranking]):
     top_k: int = 10
     once: bool = True
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")

@@ -40,12 +40,13 @@ class OpenStore:
 
     @property
     def connection(self) -> Connection:
-        with self._lock:
-            if not all(lease.is_held() for lease in self._leases):
-                raise StoreUnavailable(
-                    f"The connection to {self.store} was lost, and with it the snapshot. Repeat: "
-                    "a new snapshot is taken of it then."
-                )
+        if self._leases:  # of SQLite none can be lost
+            with self._lock:
+                if not all(lease.is_held() for lease in self._leases):
+                    raise StoreUnavailable(
+                        f"The connection to {self.store} was lost, and with it the snapshot. Repeat: "
+                        "a new snapshot is taken of it then."
+                    )
         found: Connection | None = getattr(self._threads, "connection", None)
         if found is None:
             found = self._threads.connection = self.store.reading()

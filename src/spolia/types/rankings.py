@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from spolia.errors import QueryError
 from spolia.types import notebook
@@ -149,19 +149,30 @@ class Hit(Value):
 _hit = maker(Hit)
 
 
+class Fetch(Protocol):
+    """Fetches nodes by their keys; those that may not be read any more are left out. Equal for all that was found at
+    one generation of a store for one asker.
+    """
+
+    def __call__(self, keys: Sequence[int], /) -> Mapping[int, Node]: ...
+
+    def for_fusion(self) -> Callable[[Sequence[int]], Mapping[int, Node]] | None:
+        """The same by the rights of this moment; None if reader lists have changed since the generation: the scores of
+        what is hidden by now may not count.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class LateHits:
     """Hits as keys and scores; nodes are fetched when they are needed.
 
     Args:
         keys, scores: of the hits, best first; of equal scores in any order.
-        fetch: gives nodes by their keys; those that may not be read any more are left out. Equal for all that was found
-            at one generation of a store for one asker.
     """
 
     keys: Sequence[int]
     scores: Sequence[float]
-    fetch: Callable[[Sequence[int]], Mapping[int, Node]]
+    fetch: Fetch
 
     def hits(self) -> tuple[Hit, ...]:
         """The hits, best first; equal scores by the ids of their nodes."""

@@ -21,7 +21,7 @@ def best_hits(
     >>> best_hits([(1, 0.5), (2, 0.7), (3, 0.5)], 2, lambda keys: {1: "later", 3: "earlier"})
     [(2, 0.7), (3, 0.5)]
     """
-    best = sorted(found, key=_key)
+    best = list(found) if late else sorted(found, key=_key)
     best.sort(key=_score, reverse=True)  # keeps the order of equals, and takes a third of the time of pairs as keys
     if ids is None:
         return best[:top_k]

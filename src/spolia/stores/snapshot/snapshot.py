@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import StoreError
-from spolia.stores.access.reader_lists import ReaderLists, Rights
+from spolia.stores.access.reader_lists import Asker, ReaderLists, Rights
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import (
     AUDIENCE_OF_DOCUMENT,
@@ -104,17 +105,18 @@ class Snapshot:
 
     def nodes(self, keys: Iterable[int], access: frozenset[str] = PUBLIC) -> list[Node]:
         """The nodes of these keys in this order; those that may not be read are left out."""
-        return [node for _, node in self._readable(list(keys), access)]
+        return [node for _, node in self._readable(list(keys), self.rights.asker(access))]
 
     def hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> tuple[Hit, ...]:
         scores = dict(found)
-        return tuple(_hit(node, scores[key], (), ()) for key, node in self._readable(list(scores), access))
+        return tuple(
+            _hit(node, scores[key], (), ()) for key, node in self._readable(list(scores), self.rights.asker(access))
+        )
 
-    def late_hits(self, found: Sequence[tuple[int, float]], access: frozenset[str]) -> LateHits | tuple[Hit, ...]:
-        """Hits whose nodes are fetched when they are needed; immediately where reader lists have changed since."""
+    def late_hits(self, found: Sequence[tuple[int, float]], access: frozenset[str]) -> LateHits:
+        """Hits whose nodes are fetched when they are needed."""
         keys, scores = zip(*found, strict=True) if found else ((), ())
-        late = LateHits(keys, scores, _Fetch(self, access))
-        return late.hits() if self.rights.asker(access).changed else late
+        return LateHits(keys, scores, _Fetch(self, access))
 
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
         return dict(self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)}))
@@ -342,12 +344,11 @@ class Snapshot:
 
     # Inside.
 
-    def _readable(self, keys: Sequence[int], access: frozenset[str]) -> list[tuple[int, Node]]:
+    def _readable(self, keys: Sequence[int], who: Asker) -> list[tuple[int, Node]]:
         known = self._nodes
         there = {key: known[key] for key in keys if key in known}
         if len(there) < len(keys):
             there |= self._fetched([key for key in keys if key not in there])
-        who = self.rights.asker(access)
         found = ((key, *there[key]) for key in keys if key in there)
         return [(key, node) for key, audience, node in found if who.may_read(node.document, audience)]
 
@@ -373,7 +374,14 @@ class _Fetch:
     access: frozenset[str]
 
     def __call__(self, keys: Sequence[int]) -> dict[int, Node]:
-        return dict(self.snapshot._readable(keys, self.access))
+        return self._by_key(self.snapshot.rights.asker(self.access), keys)
+
+    def for_fusion(self) -> Callable[[Sequence[int]], dict[int, Node]] | None:
+        who = self.snapshot.rights.asker(self.access)
+        return None if who.changed else partial(self._by_key, who)
+
+    def _by_key(self, who: Asker, keys: Sequence[int]) -> dict[int, Node]:
+        return dict(self.snapshot._readable(keys, who))
 
 
 def latest(opened: OpenStore) -> Snapshot:

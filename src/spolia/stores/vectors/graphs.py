@@ -84,6 +84,8 @@ def _rounded(scaled: Vectors) -> Codes:
 MAGIC = b"SPLGRF01"
 SUFFIX = ".hnsw"
 _TAIL = 4 + len(MAGIC)
+IN_MEMORY = 128 << 20
+"""Bytes up to which a graph is read and not mapped: a search of 100,000 nodes takes a seventh less in large pages."""
 _ADDED_AT_ONCE = 128
 """usearch holds Python's lock while it adds: about 25 ms, then other threads go on."""
 
@@ -110,7 +112,7 @@ class VectorGraph:
         mean = data[graph_end:end].view("<f4").copy()
         self.coding = Quantization(footer["metric"], mean, footer["scale"])
         self.count: int = footer["count"]
-        self._data = data[:graph_end]  # which usearch does not hold on to
+        self._data = data[:graph_end].copy() if graph_end <= IN_MEMORY else data[:graph_end]  # usearch does not hold it
         self._index = _usearch().Index.restore(self._data, view=True, enable_key_lookups=False)
         self._lock = threading.Lock()  # usearch has one scratch space for all searches that name no thread
 

@@ -71,7 +71,10 @@ class PlacedVectors:
         order, begins = self._owners
         ends = begins[rows + 1]
         counts = ends - begins[rows]
-        which = np.repeat(np.arange(len(rows)), counts)
+        which = np.arange(len(rows))
+        if (counts == 1).all():  # nearly always, and it takes a third of the time
+            return order[begins[rows]], which
+        which = np.repeat(which, counts)
         return order[np.arange(len(which)) + np.repeat(ends - np.cumsum(counts), counts)], which
 
     def vectors(self, rows: Rows) -> Vectors:

@@ -96,4 +96,7 @@ def ordered_scores(keys: Keys, scores: Scores, top_k: int, ids: Ids | None = Non
     if 0 < top_k < len(keys):
         near = np.flatnonzero(scores >= np.partition(scores, len(scores) - top_k)[len(scores) - top_k])
         keys, scores = keys[near], scores[near]
-    return best_hits(zip(keys.tolist(), scores.tolist(), strict=True), top_k, ids)
+    order = np.lexsort((keys, -scores))
+    keys, scores = keys[order], scores[order]
+    found = list(zip(keys.tolist(), scores.tolist(), strict=True))
+    return best_hits(found, top_k, ids) if (scores[1:] == scores[:-1]).any() else found[: max(top_k, 0)]
