@@ -147,6 +147,33 @@ def test_a_damaged_database_is_found(corpus: Corpus) -> None:
         copy.snapshot().check()
 
 
+DAMAGED_ROWS = {
+    "nodes": (
+        "meta = '[['",
+        "seconds = '[1'",
+        "audience = 77",
+        "text = x'00'",
+        "parent = x'00'",
+        "id = CAST(id AS BLOB)",
+    ),
+    "documents": ("meta = '[['", "pages = '[['", "headings = '[[1]]'", "title = x'00'"),
+}
+
+
+@pytest.mark.parametrize(("table", "change"), [(table, one) for table, all in DAMAGED_ROWS.items() for one in all])
+def test_a_row_that_does_not_hold_what_it_should_says_that_the_store_is_damaged(
+    corpus: Corpus, table: str, change: str
+) -> None:
+    copy = copied(corpus)
+    with closing(sqlite3.connect(Path(copy.path) / "corpus.db")) as connection, connection:
+        connection.execute("PRAGMA foreign_keys = off")
+        connection.execute(f"UPDATE {table} SET {change}")
+    snapshot = copy.snapshot()
+    keys = snapshot.open.records("chunk").keys.tolist()
+    with pytest.raises(StoreCorrupt, match=r"row of the store is damaged .*spolia doctor --deep"):
+        list(snapshot.documents()) if table == "documents" else (snapshot.ids(keys), snapshot.nodes(keys))
+
+
 @pytest.mark.slow
 def test_many_small_segments_become_one(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "SMALL_SEGMENTS", 4)

@@ -6,12 +6,12 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from hashlib import blake2b
 from itertools import islice
 from operator import attrgetter
 from random import randrange
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from spolia.core.codec import decode, encode
 from spolia.errors import SpoliaError, StoreCorrupt, StoreError
@@ -274,6 +274,40 @@ def hash_of_document(document: Document, readers: bytes) -> bytes:
     return document.but(uri="", readers=(readers.hex(),)).digest
 
 
+P = ParamSpec("P")
+
+
+def _sound(make: Callable[P, T]) -> Callable[P, T]:
+    """Say that the store is damaged where a row does not hold what a value is made of."""
+
+    @wraps(make)
+    def made(*given: P.args, **named: P.kwargs) -> T:
+        try:
+            return make(*given, **named)
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
+            raise StoreCorrupt(
+                f"A row of the store is damaged ({type(error).__name__}: {error}). To see what is damaged write: "
+                "spolia doctor --deep --store STORE; to mend what can be mended: spolia repair --store STORE; the rest "
+                "has to come from a backup."
+            ) from error
+
+    return made
+
+
+def _refuse_other_than_texts(*values: object) -> None:
+    for value in values:
+        if type(value) is not str:
+            raise TypeError(f"{value!r:.80} is not a text")
+
+
+@_sound
+def id_of(row: Row) -> tuple[int, str]:
+    """The key and the id of a node."""
+    key, id = row
+    _refuse_other_than_texts(id)
+    return key, id
+
+
 def document_row(document: Document, audience: int, readers: bytes, birth: int) -> Row:
     return guarded(
         document.id,
@@ -291,8 +325,10 @@ def document_row(document: Document, audience: int, readers: bytes, birth: int) 
     )
 
 
+@_sound
 def document_of(row: Row, readers: Readers) -> Document:
     id, text, title, media_type, pages, headings, regions, boxes, meta, audience, uri = row
+    _refuse_other_than_texts(id, text, title, media_type, uri or "")
     return Document(
         id=id,
         text=text,
@@ -354,9 +390,11 @@ def _span_row(span: Span | None) -> Row:
 _node, _span = maker(Node), maker(Span)
 
 
+@_sound
 def node_of(row: Row, readers: Readers) -> Node:
     (_, id, text, group, start, stop, first_page, last_page, first_line, last_line, seconds,
      context, parent, meta, audience, document, number, search_text, inherited, pages, uri) = row  # fmt: skip
+    _refuse_other_than_texts(id, text, group, context, parent, document, search_text, uri or "")
     span = None
     if start is not None:
         span = _span(

@@ -20,6 +20,7 @@ from spolia.stores.backends.rows import (
     StoreVersion,
     Unmade,
     document_of,
+    id_of,
     node_of,
     read_schema,
 )
@@ -119,7 +120,7 @@ class Snapshot:
         return LateHits(keys, scores, _Fetch(self, access))
 
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
-        return dict(self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)}))
+        return dict(map(id_of, self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)})))
 
     def node(self, id: str, access: frozenset[str] = PUBLIC) -> Node:
         row = self.opened.row(sql.NODE_KEY, {"id": id, "at": self.generation})
