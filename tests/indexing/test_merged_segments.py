@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
-def segments(corpus: Corpus) -> list[int]:
-    at = corpus.latest().indexes["chunk"][0]
-    index = lexical_folder(Path(corpus.path), "chunk", at)
+def index_of(corpus: Corpus) -> Path:
+    index = lexical_folder(Path(corpus.path), "chunk", corpus.latest().indexes["chunk"][0])
     assert not gone(index)
-    return small_segments(index)
+    return index
+
+
+def segments(corpus: Corpus) -> list[int]:
+    return small_segments(index_of(corpus))
+
+
+def segments_of(corpus: Corpus) -> list[int]:
+    return sorted(
+        (one["max_doc"] for one in json.loads((index_of(corpus) / "meta.json").read_text())["segments"]), reverse=True
+    )
 
 
 def found(corpus: Corpus) -> list[list[tuple[str, float]]]:
@@ -50,6 +60,25 @@ def test_batches_end_in_one_segment_that_finds_the_same_with_the_same_scores(
     report = sync(folder, parts, batch=batch)
     assert segments(whole) == segments(parts) == [40]
     assert report.generation == parts.latest().generation
+    assert found(parts) == found(whole)
+    assert not problems(parts.latest())
+
+
+@pytest.mark.slow
+def test_large_segments_that_tantivy_leaves_apart_become_one_too(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, parts = Corpus(str(tmp_path / "whole.spolia")), Corpus(str(tmp_path / "parts.spolia"))
+    sync(folder, whole)
+    monkeypatch.setattr(files, "_SMALL", 1.0)  # so that 13 nodes are a large segment
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "REBUILT", 39)
+        sync(folder, parts, batch=13)
+        assert segments_of(parts) == [13, 13, 13, 1]
+    (folder / "more.txt").write_text("One more stone.")
+    for corpus in (whole, parts):
+        sync(folder, corpus, batch=13)
+    assert segments_of(parts) == [41]
     assert found(parts) == found(whole)
     assert not problems(parts.latest())
 
@@ -81,6 +110,17 @@ def test_only_segments_of_the_smallest_level_are_counted(tmp_path: Path) -> None
     assert of(40_000, 39_000) == []
     assert of() == []
     assert files.is_scattered(tmp_path) is False
+    of(40_000, 39_000)
+    assert files.is_split(tmp_path)
+    assert files.is_scattered(tmp_path)
+    of(32_000, 32_000, 32_000, 4_000)
+    assert files.is_split(tmp_path)
+    of(90_000, 20_000, 300)
+    assert not files.is_split(tmp_path)
+    of(150_000, 80_000)
+    assert not files.is_split(tmp_path)
+    of(8_000, 7_000)
+    assert not files.is_split(tmp_path)
     of(4_000, 1_000, 725)
     assert files.is_scattered(tmp_path)
     of(5_000, 725)

@@ -32,7 +32,7 @@ from spolia.stores.backends.rows import (
     unpacked,
     written_schema,
 )
-from spolia.stores.files import fail_point, is_scattered, is_worn, translated
+from spolia.stores.files import fail_point, is_scattered, is_split, is_worn, translated
 from spolia.stores.manifest import Manifest, read
 from spolia.types import Document, Meta, Node
 
@@ -450,7 +450,7 @@ class Publication:
         added = self.connection.execute(sql.NEW_NODES, (group, known)).fetchone()
         if not dead and added is None and not merged:
             return base
-        is_fresh = folder is not None and is_worn(folder, dead)
+        is_fresh = folder is not None and (is_worn(folder, dead) or (merged and is_split(folder)))
         self._freeze(group, None if is_fresh else base, last_key, merged=merged and not is_fresh)
         return self.generation, last_key
 
