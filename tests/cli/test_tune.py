@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -288,5 +289,6 @@ def test_a_configuration_of_autorag_is_tuned_as_it_is_and_its_trial_begins_the_s
     assert warm.code == 0, warm.err
     assert "0.75" in warm.out
     assert "the search begins with it" in warm.err
+    assert re.search(r"^ +SetR +ahead of the best +means", warm.out, re.M)  # the score is of the first measure
     asked = spolia("eval", data.parent / "warm" / "autorag_best.yaml", "--data", data, "--measures", "SetR", "--json")
     assert asked.code == 0, asked.err

@@ -69,7 +69,7 @@ def _parts(found: TunedFlow) -> Table:
         reported = ("the same questions", "corrected for the choice by a bootstrap")
         tuned = (f"{found.questions:,} questions", "all: too few to keep some fresh, or the budget ended")
     asked = (f"{found.rows:,} scores, {found.spent.calls:,} calls", f"{found.spent.cost_usd:.4g} USD")
-    score = (amount(found.score, found.is_share), found.objective)
+    score = (amount(found.score, found.is_share), found.measure)
     rows = (("score", *score), ("tuned on", *tuned), ("reported on", *reported), ("computed by this run", *asked))
     return Table(("", "", ""), rows)
 
@@ -83,7 +83,7 @@ def _leaderboard(found: TunedFlow) -> str:
     means = [name for name, _ in found.finalists[0].means] if found.has_means else []
     is_paid = any(one.usd or one.calls for one in found.finalists)
     grouped = any(one.group is not None for one in found.finalists)
-    head = ["", found.objective.split(", ")[0], *["ahead of the chosen", "group"] * grouped, "", *means]
+    head = ["", found.measure, *["ahead of the chosen", "group"] * grouped, "", *means]
     head += ["Pareto"] * found.has_means + ["USD a question", "calls a question"] * is_paid + differ
     lines, before = [], None
     for at, one in enumerate(found.finalists, 1):
@@ -202,7 +202,7 @@ def _against(found: TunedFlow, one: FlowDifferences) -> str:
         for name, taken in found.finalists[0].choices
         if dict(one.choices).get(name) != taken
     ]
-    measure = found.objective.split(", ")[0]
+    measure = found.measure
     counts = ((one.better, "better"), (one.worse, "worse"), (one.equal, "the same"))
     told = "".join(f"<span><b>{n:,}</b> {what}</span>" for n, what in counts)
     shown = "".join(_question(found, one, at) for at in one.questions)

@@ -94,6 +94,11 @@ class TunedFlow(Value):
     differences: tuple[FlowDifferences, ...] = ()
 
     @property
+    def measure(self) -> str:
+        """The first objective, whose score is reported."""
+        return self.objective.split(", ")[0]
+
+    @property
     def has_means(self) -> bool:
         """Whether finalists have means of several measures."""
         return len(self.finalists[0].means) > 1

@@ -218,7 +218,7 @@ def _show(screen: Screen, found: "TunedFlow", out: Path) -> None:
     screen.show(
         f"{found.objective} on {found.fresh or found.questions} {found.scored_on}; {found.flows:,} flows, "
         f"{found.asked:,} asked, {found.rows:,} scores computed now",
-        table(rows, "", found.objective, *more, "choices"),
+        table(rows, "", found.measure, *more, "choices"),
     )
     if found.regret_bound is not None:
         lost = f"{100 * found.regret_bound:.1f}" if unit else f"{found.regret_bound:.4g}"
