@@ -109,7 +109,7 @@ def _ratio(one: Mapping[str, float | None]) -> str:
 
 def _warm(warm: Mapping[str, Any], seeds: int) -> Iterable[str]:
     yield f"Each set alone, {seeds} seeds; the true means are those over its questions. Spend where the mean regret is"
-    yield "1 point, and in brackets the share of the rows; ≤ where the least budget is below:"
+    yield "1 point, and in brackets the share of the rows. The curves begin with the least budget of each strategy:"
     yield ""
     first = next(iter(warm.values()))
     rows = []

@@ -48,6 +48,9 @@ def test_a_rival_whose_least_budget_is_below_a_regret_gives_no_ratio_and_ours_a_
     found = played.ratio(below, crossing, 0.75)
     assert found["is a bound"]
     assert 0 < found["ratio"] < 1
+    found = played.ratio(crossing, below, 0.75, least=True)
+    assert (found["rival"], found["is a bound"]) == (0.01, False)
+    assert found["ratio"] == pytest.approx(100 * found["ours"])
 
 
 def test_a_planted_pair_is_best_together_and_bad_alone(played: Any) -> None:
