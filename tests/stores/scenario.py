@@ -78,7 +78,10 @@ def source_of(uri: str, text: str) -> SourceRow:
 
 def put(writer: Writer, uri: str, text: str, readers: tuple[str, ...] = ()) -> None:
     document, nodes = document_of(uri, text, readers)
-    writer.put(document, iter(nodes), source_of(uri, text))
+    if writer.document_key(document.id) is None and not writer.births([uri]):
+        writer.insert([(document, (), source_of(uri, text), {})], [(document, nodes)])
+    else:
+        writer.put(document, iter(nodes), source_of(uri, text))
 
 
 def add_missing_vectors(writer: Writer) -> int:

@@ -17,13 +17,15 @@ _WIDE = (  # end a sentence wherever they stand: CJK, Arabic, Devanagari, Burmes
 )
 _CLOSERS = "\"'”’»›)\\]}」』】〉》）］｝〕＂＇*_"
 _LINES = "\n\r\f\v\x85\u2028\u2029"
-_BREAK = pattern(
-    f"(?P<narrow>(?<![{_NARROW}])[{_NARROW}]++)[{_CLOSERS}]*+(?:\\[\\d{{1,3}}\\])*+(?=\\s|\\Z)"
-    f"|(?P<wide>(?:[{_WIDE}]|．(?!\\d))[{_WIDE}{_NARROW}]*+[{_CLOSERS}]*+)(?!(?<=[」』”])[とっ、，])"
-    f"|(?P<line>[{_LINES}]\\s*+)"
+_BREAK = pattern(  # begins with a class of characters, which `re` searches for before it tries the rest
+    f"[{_NARROW}{_WIDE}．{_LINES}]"
+    f"(?:(?P<narrow>(?<=[{_NARROW}])(?<![{_NARROW}]{{2}})[{_NARROW}]*+)"
+    f"[{_CLOSERS}]*+(?:\\[\\d{{1,3}}\\])*+(?=\\s|\\Z)"
+    f"|(?P<wide>(?:(?<=[{_WIDE}])|(?<=．)(?!\\d))[{_WIDE}{_NARROW}]*+[{_CLOSERS}]*+)(?!(?<=[」』”])[とっ、，])"
+    f"|(?P<line>(?<=[{_LINES}])\\s*+))"
 )
 _PARAGRAPH_END = pattern(r"\n[^\S\n]*\n|\r[^\S\r\n]*\r|\f|\u2029")
-_WORD_BEFORE = pattern(r"[^\s(\[{\"'“‘«—–/]+\Z")
+_BEFORE_WORD = pattern(r"[\s(\[{\"'“‘«—–/]")
 _WORD_AFTER = pattern(r"[\s\"'“”‘’«»(\[{¿¡*_—–-]*([^\W_]+)")
 _ITEM = pattern(r"(?:[-*+•·‣◦▪●○■□▶►–—]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)]|\(?[ivxIVX]{1,4}[.)]|#{1,6}|[|>])(?=\s)")
 _DENSE = pattern("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]")
@@ -96,10 +98,11 @@ def _is_end(text: str, match: re.Match[str]) -> bool:
     word = after[1] if after else ""
     if word and word[0].islower():
         return False
-    if match["narrow"] != ".":
+    at = match.start()
+    if match["narrow"] or text[at] != ".":
         return True
-    before = _WORD_BEFORE.search(text, max(0, match.start() - 40), match.start())
-    return before is None or _is_end_after(before[0], word, _begins_line(text, before.start()))
+    before = _BEFORE_WORD.split(text[max(0, at - 40) : at])[-1]
+    return not before or _is_end_after(before, word, _begins_line(text, at - len(before)))
 
 
 def _is_end_after(before: str, word: str, first: bool) -> bool:

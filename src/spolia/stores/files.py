@@ -281,16 +281,15 @@ def _meta(folder: Path, part: str) -> list[Any]:
 
 
 _POINTS = """
-    create.write create.fsync create.rename create.fsync_folder migrate.step migrate.commit lock.write
-    sweep.lexical sweep.pin sweep.segment adopt.write adopt.commit forget.write forget.commit define.write
-    redefine.write drop.write declare.write put.document put.nodes put.source remember.write add.nodes
-    unmade.write clear.nodes readers.document readers.nodes touch.write move.write remove.write fail.write
-    vectors.write vectors.fsync vectors.rename vectors.fsync_folder vectors.register vectors.merge
-    vectors.join vectors.joined vectors.move graphs.add
-    graphs.save graphs.fsync graphs.rename graphs.fsync_folder graphs.sweep lexical.clone lexical.write
-    lexical.commit lexical.merge lexical.checksums lexical.fsync lexical.rename lexical.fsync_folder
-    databases.follow databases.followed databases.recovered publish.pin publish.fsync_pins publish.purge
-    publish.row publish.commit publish.committed
+    create.write create.fsync create.rename create.fsync_folder migrate.step migrate.commit lock.write sweep.lexical
+    sweep.pin sweep.segment adopt.write adopt.commit forget.write forget.commit define.write redefine.write drop.write
+    declare.write put.document put.nodes put.source insert.documents insert.sources insert.nodes remember.write
+    add.nodes unmade.write clear.nodes readers.document readers.nodes touch.write move.write remove.write fail.write
+    vectors.write vectors.fsync vectors.rename vectors.fsync_folder vectors.register vectors.merge vectors.join
+    vectors.joined vectors.move graphs.add graphs.save graphs.fsync graphs.rename graphs.fsync_folder graphs.sweep
+    lexical.clone lexical.write lexical.commit lexical.merge lexical.checksums lexical.fsync lexical.rename
+    lexical.fsync_folder databases.follow databases.followed databases.recovered publish.pin publish.fsync_pins
+    publish.purge publish.row publish.commit publish.committed
 """
 FAIL_POINTS: tuple[str, ...] = tuple(_POINTS.split())
 

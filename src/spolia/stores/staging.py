@@ -3,12 +3,14 @@
 What another writer has changed since a run looked at it stays as that writer has it, and is named in `conflicts`.
 """
 
+import json
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from os import SEEK_END
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -194,6 +196,14 @@ class Staging(Draft):
             found[id] = super()._live(id)
         return found[id]
 
+    def look(self, ids: Iterable[str]) -> None:
+        """Ask for many documents together what `_live` would ask for each of them."""
+        published = self._staged.published
+        if wanted := [id for id in dict.fromkeys(ids) if id not in published]:
+            with self._reading():
+                rows = self._connection.execute(sql.LIVE_DOCUMENTS, {"ids": json.dumps(wanted)}).fetchall()
+            published |= dict.fromkeys(wanted) | {id: tuple(row) for id, *row in rows}
+
     def meta_of(self, document: str) -> Meta | None:
         staged = self._waiting(document)
         return super().meta_of(document) if staged is None else staged.meta
@@ -296,26 +306,27 @@ class Staging(Draft):
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """See `Writer.add_nodes`. They are checked now, since a commit is to find no fault."""
         listed = nodes if isinstance(nodes, list) else Spilled(nodes, self._staged.file)
-        ids, lacking, made = set[str](), dict[str, dict[bytes, Lacking]](), Counter[str]()
+        ids, lacking, made = set[str](), dict[str, dict[bytes, Lacking]](), list[str]()
         for node in listed:
             if node.id in ids or node.group not in self.manifests:
                 raise StoreError(f"Two nodes have the id {node.id!r}, or group {node.group!r} is not defined.")
             refuse_odd_node(node, document)
             manifest = self.manifests[node.group]
             ids.add(node.id)
-            made[node.group] += 1
+            made.append(node.group)
             self._staged.weight += len(node.text) + _WEIGHT_OF_NODE
             if manifest.embeddings:
                 hash = key_of(node, document, by_picture=manifest.by_picture)
                 one = Lacking(hash, node.id, document.id, node.indexed_text)
                 lacking.setdefault(node.group, {}).setdefault(hash, one)
-        self.made += made
-        for group in made:
+        self.made.update(made)
+        groups = set(made)
+        for group in groups:
             self._staged.nodes[document.id, group] = listed
             self._staged.noted[document.id, group] = ""
             for hash, one in lacking.get(group, {}).items():
                 self._staged.unembedded.setdefault(group, {}).setdefault(hash, one)
-        self._stage(Writer.add_nodes, document, listed, set(made), document=document.id)
+        self._stage(Writer.add_nodes, document, listed, groups, document=document.id)
         is_ours = document.id in self._staged.images or document.id in self._staged.relabelled
         if not is_ours and not Draft.holds(self, document):
             self._staged.keys[document.id] = _REPLACED
@@ -528,10 +539,12 @@ class Staging(Draft):
         self.refuse(writer)
         changes = self._unchanged(writer)
         with writer.all_or_nothing():
-            seen = set[str]()
-            for change in changes:
-                self._apply(writer, change, seen)
-                seen.update(change.uris, (change.document,))
+            for is_first, some in groupby(changes, self._are_first(writer)):
+                if is_first:
+                    self._insert(writer, list(some))
+                else:
+                    for change in some:
+                        self._apply(writer, change)
         self._give_vectors(writer)
         if self._staged.defined:
             complete(writer)
@@ -584,17 +597,39 @@ class Staging(Draft):
         within = tuple(f"{uri}/" for uri in change.uris)
         return any(uri in change.uris or uri.startswith(within) for uri in self.conflicts)
 
-    def _apply(self, writer: Writer, change: _Change, seen: Set[str]) -> None:
-        """Make a change; `seen` are the sources and documents of those before it."""
+    def _are_first(self, writer: Writer) -> "Callable[[_Change], bool]":
+        """Tells the documents and sources, and the nodes of these documents, that the store has nothing of."""
+        births, keys, seen, fresh = self._births, self._staged.keys, set[str](), set[str]()
+
+        def is_first(change: _Change) -> bool:
+            names = {*change.uris, change.document}
+            is_new = change.is_new and keys[change.document] is None and seen.isdisjoint(names)
+            if is_new and births[change.uris[0]] is None:
+                fresh.add(change.document)
+            elif change.apply is not Writer.add_nodes or change.document not in fresh:
+                fresh.clear()
+            seen.update(names)
+            return change.document in fresh
+
+        return is_first
+
+    def _insert(self, writer: Writer, changes: Sequence[_Change]) -> None:
+        """Put documents, and add their nodes, together, unless another process has changed groups."""
+        if writer.manifests != self.manifests:
+            for change in changes:
+                self._apply(writer, change)
+            return
+        puts = [change.given for change in changes if change.apply is Writer.put]
+        added = (change.given for change in changes if change.apply is Writer.add_nodes)
+        writer.insert(puts, ((_document(writer, document), nodes) for document, nodes, _ in added))
+
+    def _apply(self, writer: Writer, change: _Change) -> None:
         if change.apply is Writer.put:
             document, _, source, _ = change.given
             if not change.is_new and not writer.holds(document):  # it went with another source, in this very commit
                 self.conflicts.add(source.uri)
                 return
-            births, keys = self._births, self._staged.keys
-            was_there = births.get(source.uri) is not None or keys.get(document.id) is not None
-            is_first = change.is_new and not was_there and seen.isdisjoint((source.uri, document.id))
-            writer.put(*change.given, is_first=is_first)
+            writer.put(*change.given)
             if more := {group: NOT_YET for group in writer.manifests if group not in self.manifests and change.is_new}:
                 writer.note_unmade(document.id, more)
         elif change.apply is Writer.add_nodes:
@@ -613,7 +648,7 @@ class Staging(Draft):
 
     def _add_nodes(self, writer: Writer, document: Document | str, nodes: Iterable[Node], groups: set[str]) -> None:
         """Store no nodes of groups that another process has redefined, or has already made of the document."""
-        document = writer.document(document) if isinstance(document, str) else document
+        document = _document(writer, document)
         others = {group for group in groups if writer.manifests.get(group) != self.manifests[group]}
         if others:
             writer.note_unmade(document.id, dict.fromkeys(others & writer.manifests.keys(), NOT_YET))
@@ -629,6 +664,10 @@ class Staging(Draft):
                     self._keep_vectors()
         finally:
             self._connection.close()
+
+
+def _document(writer: Writer, given: Document | str) -> Document:
+    return writer.document(given) if isinstance(given, str) else given
 
 
 TEXTS_AT_ONCE = 4_000

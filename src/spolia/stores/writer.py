@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import GroupError, NotAStore, StoreBusy, StoreError
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from spolia.stores.vectors.segments import VectorWriter
 
 
-_NOTHING_PUT = "", 0, False
-
-
 class Writer(Draft):
     """The one that may write to a store; made by `Corpus.writer`. `mended` says what was damaged and built again."""
 
@@ -41,7 +39,6 @@ class Writer(Draft):
         self.store = store
         self.mended: list[str] = []
         self._embedded: VectorWriter | None = None
-        self._last_put = _NOTHING_PUT  # id and key of a live document, and whether it is new and nothing is noted of it
         self.embedded_to: dict[tuple[str, str], int] = {}
         self._writing: WriteSession = store.writing(timeout_s)
         try:
@@ -154,8 +151,6 @@ class Writer(Draft):
         nodes: Iterable[Node],
         source: SourceRow,
         images: Mapping[str, bytes] = NONE,
-        *,
-        is_first: bool = False,
     ) -> bool:
         """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
 
@@ -164,7 +159,6 @@ class Writer(Draft):
 
         Args:
             images: the pictures that regions of the document name, by their hash.
-            is_first: the store is known to have neither the document nor the source, and is not asked.
 
         Returns:
             Whether its nodes were asked for.
@@ -172,7 +166,7 @@ class Writer(Draft):
         with self._transaction.change():
             self._audiences.begin()
             row = self._row(document)
-            there: Any = None if is_first else self._live(document.id)
+            there: Any = self._live(document.id)
             is_there = there is not None and there[1] == row[1]
             if there is not None and not is_there and there[2] == self._next:
                 raise StoreError(
@@ -183,12 +177,31 @@ class Writer(Draft):
             old: int | None = there[0] if there else None
             key: int = there[0] if is_there else self._replace(old, document, row, nodes, images)
             fail_point("put.source")
-            if is_first:
-                self._connection.execute(sql.ADD_SOURCE, source_row(source, self._next, key))
-            else:
-                self._point(source, key)
-        self._last_put = document.id, key, not is_there
+            self._point(source, key)
         return not is_there
+
+    def insert(self, puts: Sequence[Iterable[Any]], nodes: Iterable[tuple[Document, Iterable[Node]]]) -> None:
+        """Put documents that are known not to be there, from sources that are not, and their nodes.
+
+        `puts` have the arguments of `put`.
+        """
+        with self._transaction.change():
+            self._audiences.begin()
+            connection, last = self._connection, self._one(sql.LAST_KEYS["documents"])[0]
+            fail_point("insert.documents")
+            connection.executemany(sql.ADD_DOCUMENTS, (self._row(document) for document, _, _, _ in puts))
+            keys = dict(connection.execute(sql.KEYS_AFTER, (last,)).fetchall())
+            named = ((keys[document.id], images) for document, _, _, images in puts)
+            connection.executemany(
+                sql.ADD_IMAGE, ((key, *guarded(*image)) for key, images in named for image in images.items())
+            )
+            fail_point("insert.sources")
+            connection.executemany(
+                sql.ADD_SOURCE, (source_row(source, self._next, keys[document.id]) for document, _, source, _ in puts)
+            )
+            fail_point("insert.nodes")
+            rows = (self._node_rows(document, keys[document.id], some) for document, some in nodes)
+            connection.executemany(sql.ADD_NODE, chain.from_iterable(rows))
 
     def _row(self, document: Document) -> Row:
         audiences = self._audiences
@@ -263,7 +276,6 @@ class Writer(Draft):
             self._end(key)
 
     def _end(self, key: int) -> None:
-        self._last_put = _NOTHING_PUT
         for statement in sql.END_OF_DOCUMENT:
             self._connection.execute(statement, {"key": key, "next": self._next})
 
@@ -287,12 +299,11 @@ class Writer(Draft):
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed."""
         with self._transaction.change():
-            id, last, is_new = self._last_put
-            key, groups = last if id == document.id else self._known_key(document.id), set[str]()
+            key, groups = self._known_key(document.id), set[str]()
             self._audiences.begin()
             fail_point("add.nodes")
             self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes, groups))
-            for group in groups if not is_new or id != document.id else ():
+            for group in groups:
                 self._connection.execute(sql.DROP_UNMADE, (key, group))
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
@@ -307,7 +318,6 @@ class Writer(Draft):
                     self._connection.execute(sql.DROP_UNMADE, (key, group))
 
     def _note(self, key: int, group: str, reason: str) -> None:
-        self._last_put = _NOTHING_PUT
         self._connection.execute(sql.ADD_UNMADE, {"key": key, **unmade_row(group, reason)})
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
@@ -335,7 +345,6 @@ class Writer(Draft):
             row.append(digest if said == row_digest(before) else said)  # one that is damaged stays so
             sources = connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall()
             nodes = connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
-            self._last_put = _NOTHING_PUT
             for statement in sql.SET_ASIDE:
                 connection.execute(statement, {"key": key, "next": self._next})
             fail_point("readers.document")

@@ -6,7 +6,7 @@ A wrong name or type in what users write by hand raises immediately and says wha
 import hashlib
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import MISSING, field, fields, replace
 from functools import cache, wraps
 from inspect import CO_VARARGS, CO_VARKEYWORDS, unwrap
 from typing import (
@@ -92,9 +92,11 @@ def digest_of(value: object) -> bytes:
 
 def _encoded(value: object) -> bytes:
     kind = type(value)
+    if kind is tuple and not value:  # most often
+        return b"()"
     if isinstance(value, str):
         raw = value.encode("utf-8", "surrogatepass")
-        return b"s%d:" % len(raw) + raw
+        return b"s%d:%b" % (len(raw), raw)
     if value is None or kind is bool or kind is int:
         return b"%c%r;" % (kind.__name__[0].encode(), value)
     if isinstance(value, float):
@@ -246,14 +248,14 @@ def refuse_type(value: object, name: str, advice: str) -> None:
 
 
 def maker(cls: type[T]) -> Callable[..., T]:
-    """A function that makes a value of all its fields, in their order and unchecked: for rows by the thousand."""
-    names = tuple(f.name for f in fields(cls))  # type: ignore[arg-type]
-
-    def made(*values: Any) -> T:
-        found = object.__new__(cls)
-        found.__dict__.update(zip(names, values, strict=True))
-        return found
-
+    """A function that makes a value of its fields, in their order and unchecked: for values by the thousand."""
+    given = {f.name: f.default for f in fields(cls)}  # type: ignore[arg-type]
+    taken = ", ".join(name if default is MISSING else f"{name}=given['{name}']" for name, default in given.items())
+    each = ", ".join(f"{name}={name}" for name in given)
+    code = f"def made({taken}):\n self = _new(_cls)\n self.__dict__.update({each})\n return self"
+    scope: dict[str, Any] = {"_new": object.__new__, "_cls": cls, "given": given}
+    exec(code, scope)
+    made: Callable[..., T] = scope["made"]
     return made
 
 
@@ -290,12 +292,17 @@ class Value:
     @kept
     def digest(self) -> bytes:
         """Content hash over the identity, computed once."""
+        return self.digest_with()
+
+    def digest_with(self, **changes: Any) -> bytes:
+        """The digest of the same value with some fields changed."""
         cls: Any = type(self)
-        given = {name: getattr(self, name) for name in identity_fields(cls)} | _indifferent_fields(cls)
-        parts = b"".join(map(_encoded, given.values()))
+        changes |= _indifferent_fields(cls)
+        given = [changes[name] if name in changes else getattr(self, name) for name in identity_fields(cls)]
+        parts = b"%b|%b" % (qualified(cls).encode(), b"".join(map(_encoded, given)))
         for name, default in _later_fields(cls).items():
-            parts += b"" if (found := getattr(self, name)) == default else _encoded((name, found))
-        return hashlib.blake2b(qualified(cls).encode() + b"|" + parts, digest_size=16).digest()
+            parts += b"" if (found := changes.get(name, getattr(self, name))) == default else _encoded((name, found))
+        return hashlib.blake2b(parts, digest_size=16).digest()
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -308,8 +315,8 @@ class Value:
             refuse_unknown_names(cls, changes)
             return replace(self, **changes)  # type: ignore[type-var]
         made: Self = object.__new__(cls)
-        state = self.__dict__
-        made.__dict__.update({name: state[name] for name in names}, **changes)
+        state = {**self.__dict__, **changes}
+        made.__dict__.update(state if len(state) == len(names) else {name: state[name] for name in names})
         if (check := getattr(made, "__post_init__", None)) is not None:
             check()
         return made

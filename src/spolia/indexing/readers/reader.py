@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Region, Value, kept
+from spolia.types.value import maker
 
 
 class Signature(NamedTuple):
@@ -121,18 +122,13 @@ class Blob(Value):
         meta: Meta = (),
     ) -> Document:
         """The document that a reader makes of it: the same bytes read in the same way have the same id."""
-        return Document(
-            id=f"{self.content_hash}.{reader.name}",
-            text=text,
-            uri=self.uri,
-            title=title,
-            media_type=reader.media_type,
-            pages=tuple(pages),
-            headings=tuple(headings),
-            regions=tuple(regions),
-            boxes=boxes,
-            meta=meta,
-        )
+        return _document(
+            f"{self.content_hash}.{reader.name}", text, self.uri, title, reader.media_type,
+            tuple(pages), tuple(headings), meta, (), tuple(regions), boxes,
+        )  # fmt: skip
+
+
+_document = maker(Document)
 
 
 @dataclass(frozen=True)

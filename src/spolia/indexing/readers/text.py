@@ -12,6 +12,7 @@ from typing import BinaryIO
 from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Blob, FileReader, Reading, counted, is_page, signature_of
 from spolia.types import Heading, Meta, Region, Value
+from spolia.types.value import maker
 
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
@@ -53,7 +54,10 @@ class Decoded(Value):
     ) -> Reading:
         """What a reader gives of a blob whose source is the document."""
         document = blob.document(reader, self.text, title=title, headings=headings, regions=regions, meta=meta)
-        return Reading(document, self.encoding, dropped=counted(dropped or {}), warnings=self.warnings)
+        return _reading(document, self.encoding, dropped=counted(dropped or {}), warnings=self.warnings)
+
+
+_reading, _decoded = maker(Reading), maker(Decoded)
 
 
 def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
@@ -83,7 +87,7 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
         return _guessed(data, uri, controls, error)
     if controls * 10 > len(data):
         raise _not_text(uri, f"{controls} of its {len(data)} bytes are control characters", data)
-    return Decoded(text, warnings=_controls(controls))
+    return _decoded(text, warnings=_controls(controls))
 
 
 def encoding_called(name: str) -> str:

@@ -220,7 +220,7 @@ class Items(Files):
         self._ways: dict[str, tuple[FileReader, Load]] = {}
 
     def __getitem__(self, uri: str) -> File:
-        size, mtime_ns, path, _ = self.kept[uri]
+        size, mtime_ns, path, *_ = self.kept[uri]
         reader, get = self._ways[uri]
         return Given(uri, path, size, mtime_ns, reader, get=get)
 
@@ -232,7 +232,7 @@ class Items(Files):
 
     def list(self, uri: str, size: int, mtime_ns: int, reader: FileReader, get: Load) -> None:
         """What is fetched only if it has changed."""
-        self.kept[uri], self._ways[uri] = (size, mtime_ns, "", False), (reader, get)
+        self.kept[uri], self._ways[uri] = (size, mtime_ns, "", False, None), (reader, get)
 
     def drop(self, uri: str) -> None:
         self.kept.pop(uri, None)

@@ -22,6 +22,7 @@ from spolia.indexing.splitters.windows import (
 from spolia.stores.definition import Part, Piece, Splitter, places_in, regions_in
 from spolia.stores.lexical.analysis import in_words
 from spolia.types import kept
+from spolia.types.value import maker
 
 SPELT = 2
 """Characters of a word for each token at least, on average; one in scripts that put no blanks between words, and in
@@ -205,12 +206,15 @@ class SlidingWindow(Sized):
         body, bound = text.strip(), self.bound
         if not headings and len(text) <= bound.characters and (bound.count is None or bound.holds(body)):
             if body:  # most passages: nothing has to be cut
-                yield Piece(body, text.index(body[0]))
+                yield _piece(body, text.index(body[0]))
             return
         tables = [(region.start, region.end) for region in regions_in(part, "table")]
         windows = Windows(text, self.bound, self.shared(self.overlap), self.bound.characters // TINY)
         for start, end, _ in windows.over(sentence_atoms(text, headings, self.bound, tables)):
-            yield Piece(text[start:end], start)
+            yield _piece(text[start:end], start)
+
+
+_piece = maker(Piece)
 
 
 LONGEST = 16

@@ -221,7 +221,8 @@ def sentence_atoms(
     """
     for unit in _stretches(text, bound, tables):
         first = bisect_right(sections, unit.start)
-        for number, piece in enumerate(at_places(sections)(text, unit.start, unit.end), first):
+        is_cut = first < len(sections) and sections[first] < unit.end
+        for number, piece in enumerate(at_places(sections)(text, unit.start, unit.end) if is_cut else (unit,), first):
             if span := stripped(text, piece.start, piece.end):
                 yield from parts(text, *span, number, bound)
 

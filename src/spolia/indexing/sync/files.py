@@ -26,6 +26,7 @@ from spolia.stores.backends.publication import Draft
 from spolia.stores.backends.rows import Stamp
 from spolia.stores.files import DATABASE, PINS
 from spolia.types import Value
+from spolia.types.value import maker
 
 TEXT = "text:"
 """How the uris of documents begin that were given as texts."""
@@ -41,7 +42,8 @@ def is_elsewhere(uri: str) -> bool:
 class File(Value):
     """A file that a reader reads: `uri` is its path in the folder, with `/`; `data` its bytes, where it is no file.
 
-    `place`: device and number of the folder in which it was listed; `target`: those of the file that it is a link to.
+    `identity`: device and number of the file when it was listed, of a link those of its target; `place`: those of the
+    folder in which it was listed.
     """
 
     uri: str
@@ -51,14 +53,14 @@ class File(Value):
     reader: FileReader
     is_link: bool = False
     data: bytes | None = field(default=None, repr=False)
+    identity: tuple[int, int] | None = field(default=None, repr=False)
     place: tuple[int, int] | None = field(default=None, repr=False)
-    target: tuple[int, int] | None = field(default=None, repr=False)
 
     def load(self, spool: Path | None = None) -> Loaded:
         """Its bytes as they are now; those of a large file in a copy in the folder `spool`, where there is one."""
         if self.data is not None:
             return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
-        return load(self.path, follow=self.is_link, spool=spool, place=self.place, target=self.target)
+        return load(self.path, follow=self.is_link, spool=spool, identity=self.identity, place=self.place)
 
 
 class Files(Mapping[str, File]):
@@ -70,10 +72,10 @@ class Files(Mapping[str, File]):
 
     def __init__(self, readers: Mapping[str, FileReader]) -> None:
         self.readers = readers
-        self.kept: dict[str, tuple[int, int, str, bool]] = {}
+        self.kept: dict[str, tuple[int, int, str, bool, tuple[int, int] | None]] = {}
         self.places: dict[str, tuple[int, int]] = {}
-        self.targets: dict[str, tuple[int, int]] = {}
         self._data: dict[str, bytes] = {}
+        self._known: dict[str, FileReader] = {}
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -85,14 +87,18 @@ class Files(Mapping[str, File]):
         return uri in self.kept
 
     def __getitem__(self, uri: str) -> File:
-        size, mtime_ns, path, is_link = self.kept[uri]
-        reader = reader_of(uri.removeprefix(TEXT), self.readers) or TextReader()
-        place = self.places.get(os.path.dirname(path))
-        return File(uri, path, size, mtime_ns, reader, is_link, self._data.get(uri), place, self.targets.get(uri))
+        size, mtime_ns, path, is_link, identity = self.kept[uri]
+        suffix = suffix_of(uri)
+        if (reader := self._known.get(suffix)) is None:
+            reader = reader_of(uri.removeprefix(TEXT), self.readers) or TextReader()
+            if suffix in self._deciding:
+                self._known[suffix] = reader
+        place = self.places.get(path[: path.rfind(os.sep) + 1])
+        return _file(uri, path, size, mtime_ns, reader, is_link, self._data.get(uri), identity, place)
 
     def give(self, uri: str, data: bytes, mtime_ns: int) -> None:
         """What is no file, but bytes."""
-        self.kept[uri], self._data[uri] = (len(data), mtime_ns, "", False), data
+        self.kept[uri], self._data[uri] = (len(data), mtime_ns, "", False, None), data
 
     def only(self, uris: Iterable[str]) -> Files:
         some = copy(self)
@@ -101,15 +107,14 @@ class Files(Mapping[str, File]):
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Size and time of the last change of each."""
-        return {uri: (size, mtime_ns) for uri, (size, mtime_ns, _, _) in self.kept.items()}
+        return {uri: (size, mtime_ns) for uri, (size, mtime_ns, *_) in self.kept.items()}
 
     def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
         """Files with another size, time of change or reader than when they were indexed, and new ones."""
         found: dict[str, File] = {}
         versions: dict[str, str] = {}  # of readers by suffix, where the end of a name decides: no `File` is made for it
-        for uri, (size, at, _, _) in self.kept.items():
-            dot = uri.rfind(".")
-            suffix = uri[dot:] if dot > 0 and uri[dot - 1] != "/" else ""
+        for uri, (size, at, *_) in self.kept.items():
+            suffix = suffix_of(uri)
             if (reader := versions.get(suffix)) is None:
                 reader = versioned(self[uri].reader)
                 if suffix in self._deciding:
@@ -125,6 +130,12 @@ class Files(Mapping[str, File]):
         if any(is_pattern(name) for name in names):
             return frozenset()
         return frozenset(names) - {name[name.rfind(".") :] for name in names if name.count(".") > 1}
+
+
+def suffix_of(uri: str) -> str:
+    """With its dot; empty where the dot begins the name."""
+    dot = uri.rfind(".")
+    return uri[dot:] if dot > 0 and uri[dot - 1] not in "/:" else ""
 
 
 @dataclass(frozen=True)
@@ -237,32 +248,39 @@ def load(
     *,
     follow: bool = False,
     spool: Path | None = None,
+    identity: tuple[int, int] | None = None,
     place: tuple[int, int] | None = None,
-    target: tuple[int, int] | None = None,
 ) -> Loaded:
     """Read a file that does not change meanwhile; large ones into a copy in the folder `spool`, where there is one.
 
-    `place`: device and number of the folder that it must be in; one that took its place, as a link, is not read.
-    `target`: those of the file that a link must lead to.
+    `identity`: device and number of the file that a link must lead to. Another file may have them by now, but in the
+    folder with those of `place`; one that took its place, as a link, is not read.
     """
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(attempt * SETTLED_NS / 1e9)
-        if (loaded := _attempt(path, follow, spool, place, target)) is not None:
+        if (loaded := _attempt(path, follow, spool, identity, place)) is not None:
             return loaded
     raise DocumentError(f"It changed while it was read, {ATTEMPTS} times. Index again when it is no longer written to.")
 
 
-def _opened(path: str, follow: bool, place: tuple[int, int] | None) -> int:
+def _opened(
+    path: str, follow: bool, identity: tuple[int, int] | None, place: tuple[int, int] | None
+) -> tuple[int, os.stat_result]:
+    """A file and its status. What is there has to be the file that was listed, or to be in the folder that was."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    if place is None:
-        return os.open(path, flags)
+    descriptor = os.open(path, flags)
+    there = os.fstat(descriptor)
+    if place is None or _place(there) == identity:
+        return descriptor, there
+    os.close(descriptor)
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _place(os.fstat(folder)) != place:
             os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False)  # raises if the file is gone
             raise DocumentError("Its folder is another one than was listed. Index again.")
-        return os.open(os.path.basename(path), flags, dir_fd=folder)
+        descriptor = os.open(os.path.basename(path), flags, dir_fd=folder)
+        return descriptor, os.fstat(descriptor)
     finally:
         os.close(folder)
 
@@ -272,14 +290,13 @@ def _place(there: os.stat_result) -> tuple[int, int]:
 
 
 def _attempt(
-    path: str, follow: bool, spool: Path | None, place: tuple[int, int] | None, target: tuple[int, int] | None
+    path: str, follow: bool, spool: Path | None, identity: tuple[int, int] | None, place: tuple[int, int] | None
 ) -> Loaded | None:
-    descriptor = _opened(path, follow, place)
+    descriptor, before = _opened(path, follow, identity, place)
     try:
-        before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
             raise DocumentError("It is not a file any more. Index again.")
-        if target not in (None, _place(before)):
+        if follow and identity not in (None, _place(before)):
             raise DocumentError("It is a link to another file than when it was listed. Index again.")
         if before.st_size > LARGEST_BYTES:
             raise DocumentError(
@@ -305,8 +322,13 @@ def _attempt(
             content.unlink()
         return None
     made = getattr(before, "st_birthtime_ns", min(before.st_mtime_ns, before.st_ctime_ns))
-    times = (min(time_ns, LATEST_NS) for time_ns in (after.st_mtime_ns, made, before.st_atime_ns))
-    return Loaded(content, after.st_size, *times)
+    times = after.st_mtime_ns, made, before.st_atime_ns
+    if max(times) > LATEST_NS:
+        times = min(times[0], LATEST_NS), min(times[1], LATEST_NS), min(times[2], LATEST_NS)
+    return _loaded(content, after.st_size, *times)
+
+
+_file, _loaded = maker(File), maker(Loaded)
 
 
 def _all_of(descriptor: int, size: int) -> bytes:
@@ -392,7 +414,7 @@ class _Walk:
                     self._skip(prefix, "It is a link to a folder that is read anyway.")
                     return
                 self.found.folders.add(place)
-                self.found.files.places[os.path.dirname(within)] = place
+                self.found.files.places[within] = place
                 for name in names:
                     if not name.startswith(HIDDEN):
                         self._note(folder, name, within + name, prefix + name, below)
@@ -434,9 +456,7 @@ class _Walk:
         elif ":" in uri and is_elsewhere(uri):
             self._skip(uri, f"Its name begins with {uri[:5]!r}, as those of texts do that were given. Rename it.")
         elif uri not in kept:
-            kept[uri] = there.st_size, mtime_ns if mtime_ns < LATEST_NS else LATEST_NS, path, is_link
-            if is_link:
-                self.found.files.targets[uri] = _place(there)
+            kept[uri] = there.st_size, mtime_ns if mtime_ns < LATEST_NS else LATEST_NS, path, is_link, _place(there)
         elif kept[uri][2] != path:
             self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
 

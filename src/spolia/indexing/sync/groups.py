@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -13,7 +14,7 @@ from spolia.errors import DocumentError, GroupError, ManifestMismatch
 from spolia.indexing.readers.reader import Reading
 from spolia.indexing.splitters.sized_splitter import SlidingWindow, TokenCounter
 from spolia.indexing.sync.files import FileListing
-from spolia.indexing.sync.metadata import DocumentLabels
+from spolia.indexing.sync.metadata import MetadataDiff
 from spolia.indexing.sync.prefetch import Prefetch, Unreadable
 from spolia.indexing.sync.report import DocumentReport, NodeCount
 from spolia.models.protocols import Embedder, SparseEmbedder
@@ -25,7 +26,7 @@ from spolia.stores.groups.group_build import store
 from spolia.stores.groups.nodes import Availability, CutPieces, GroupBuild, GroupNodes, grow, passes
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest, between, embedder_of, in_order, manifest_of, signature, transform_of
-from spolia.stores.staging import AnyWriter
+from spolia.stores.staging import AnyWriter, Staging
 from spolia.types import Document
 
 SAMPLED_FILES = 40
@@ -201,12 +202,12 @@ def samples(found: FileListing, prefetch: Prefetch, most: int = SAMPLED_FILES) -
 
 @dataclass
 class BatchItem:
-    """A source that was read and waits to be stored with others; `beside` is what was seen of pictures, by uri;
-    `again`: its nodes are made again where the store has them."""
+    """A source that was read and waits to be stored with others; `before` is its row in the store, `beside` what was
+    seen of pictures, by uri; `again`: its nodes are made again where the store has them."""
 
     reading: Reading
     row: SourceRow
-    is_new: bool
+    before: SourceRow | None = None
     pieces: CutPieces = field(default_factory=dict[str, Any])
     parts: int = 0
     within: str = ""
@@ -227,10 +228,10 @@ class Batch:
     A group could not be made of documents in `tried`; the reports of documents in `counted` list their nodes.
     """
 
-    writer: AnyWriter
+    writer: Staging
     builds: Sequence[GroupBuild]
     main: str
-    labels: DocumentLabels
+    labels: MetadataDiff
     pending: list[BatchItem] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
     counted: set[str] = field(default_factory=set)
@@ -241,12 +242,23 @@ class Batch:
         self.weight += item.weight
 
     def flush(self) -> Iterator[tuple[BatchItem, DocumentReport | Unreadable]]:
-        """Store the waiting documents; gives each one's report, or why it could not be split. Existing nodes are not
-        made again."""
-        pending, self.pending, self.weight = self.pending, [], 0
+        """Store the waiting documents, with what the caller says of them; gives each one's report, or why it could not
+        be stored. Existing nodes are not made again."""
+        waiting, self.pending, self.weight = self.pending, [], 0
+        self.writer.look(filed.reading.document.id for filed in waiting)
+        pending = list[BatchItem]()
         fresh: dict[str, Document] = {}
-        for filed in pending:
-            document = filed.reading.document
+        for filed in waiting:
+            try:
+                document = self.labels.on(filed.reading.document, filed.before)
+            except DocumentError as error:
+                row, now = filed.before or SourceRow(filed.row.uri), filed.row
+                row = row.but(size=now.size, mtime_ns=now.mtime_ns, reader=now.reader)
+                yield filed, Unreadable(row, str(error), None)
+                continue
+            if document is not filed.reading.document:
+                filed.reading = filed.reading.but(document=document)
+            pending.append(filed)
             if document.id not in fresh and (filed.again or not self.writer.holds(document)):
                 fresh[document.id] = document
         pieces = {filed.reading.document.id: filed.pieces for filed in reversed(pending)}
@@ -304,7 +316,7 @@ class Batch:
                 is_away = any(map(passes, one.failures.values()))  # which is not the document's fault
                 raise Unreadable(filed.row, reason, None if is_away else DocumentError(reason))
 
-    @property
+    @cached_property
     def _embedder(self) -> Embedder | SparseEmbedder | None:
         embedders = (embedder for build in self.builds if build.group == self.main for embedder in build.embedders)
         return next(embedders, None)
@@ -327,5 +339,5 @@ class Batch:
             warnings=(*reading.warnings, *(declared.problems(document.meta) if declared else ())),
             lacks=reading.lacks,
             beside=filed.beside,
-            labels=self.labels.mark(document.uri),
+            labels=self.labels.labels.mark(document.uri),
         )

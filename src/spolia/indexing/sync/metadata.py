@@ -19,7 +19,7 @@ from spolia.stores.staging import AnyWriter
 from spolia.types import Document, Meta, Scalar, is_unicode, principals, scalar_of
 
 if TYPE_CHECKING:
-    from spolia.indexing.sync.groups import Batch
+    from spolia.stores.groups.nodes import GroupBuild
 
 _LISTS_KEPT = 1_024
 Readers: TypeAlias = tuple[str, ...]
@@ -187,13 +187,20 @@ class MetadataDiff:
     list is changed in place only where one source alone holds the document.
     """
 
-    def __init__(self, writer: AnyWriter, labels: DocumentLabels, uris: Collection[str] | None, batch: Batch) -> None:
-        self.writer, self.labels, self.batch = writer, labels, batch
+    def __init__(
+        self,
+        writer: AnyWriter,
+        labels: DocumentLabels,
+        uris: Collection[str] | None,
+        builds: Sequence[GroupBuild],
+    ) -> None:
+        self.writer, self.labels, self.builds = writer, labels, builds
         says = bool(labels.access or labels.metadata) or labels.kept is not None
         there = writer.access_lists(uris) if says else {}
         self._lists: dict[str, Readers | None] = {id: readers for id, (readers, _) in there.items()}
         self._holders = Counter({id: holders for id, (_, holders) in there.items()})
         self._asks = says and uris is not None
+        self._added: set[str] = set()
 
     def _list(self, id: str) -> Readers | None:
         """Who may read a document: what the store said when it was asked first, with all changes since."""
@@ -204,12 +211,6 @@ class MetadataDiff:
 
     def _is_shared(self, id: str) -> bool:
         return self._list(id) is not None and self._holders[id] > 1
-
-    def add(self, document: Document) -> None:
-        """Note that another source is going to hold a document."""
-        self._list(document.id)
-        self._lists[document.id] = document.readers
-        self._holders[document.id] += 1
 
     def _give(self, id: str, readers: Readers) -> None:
         self.writer.set_readers(self.writer.document(id), readers)
@@ -232,11 +233,19 @@ class MetadataDiff:
         return not self.labels.metadata or DocumentReport.of(row.report).labels == self.labels.mark(uri)
 
     def on(self, document: Document, before: SourceRow | None) -> Document:
-        """What was read, with what the caller says of it.
+        """What was read, with what the caller says of it; its source is going to hold it.
 
         A document that differs only in its labels gets new ones and keeps its id and nodes: it is split again, and
         models are asked again, only if a transform reads what has changed.
         """
+        found = self._labelled(document, before)
+        self._list(found.id)
+        self._lists[found.id] = found.readers
+        self._holders[found.id] += 1
+        self._added.add(found.id)
+        return found
+
+    def _labelled(self, document: Document, before: SourceRow | None) -> Document:
         labelled = self.labels.on(document, self._is_free)
         if before is None or not before.document or not self._is_alone(before.document):
             return labelled
@@ -245,14 +254,12 @@ class MetadataDiff:
         if there.but(uri=kept.uri, meta=kept.meta, readers=kept.readers) != kept:
             return labelled
         if (there.meta, there.readers) != (kept.meta, kept.readers):
-            relabel(self.writer, self.batch.builds, there, kept)
+            relabel(self.writer, self.builds, there, kept)
             self._lists[there.id] = kept.readers
         return kept
 
     def _is_alone(self, id: str) -> bool:
-        if self._is_shared(id) or any(filed.reading.document.id == id for filed in self.batch.pending):
-            return False
-        return len(self.writer.holders(id)) == 1
+        return not self._is_shared(id) and id not in self._added and len(self.writer.holders(id)) == 1
 
     def _is_free(self, document: Document) -> bool:
         """Whether a document may have its id: no other one has it, with other labels."""

@@ -28,6 +28,7 @@ from spolia.stores.files import claimed
 from spolia.stores.groups.group_build import EMBEDDED_AT_ONCE, Texts, in_turn
 from spolia.stores.groups.nodes import GroupBuild
 from spolia.types import kept
+from spolia.types.value import maker
 from spolia.worker_process import pickled
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
         if isinstance(error, OSError):
             raise Unreadable(row, f"It cannot be read: {error.strerror}.", None) from error
         raise Unreadable(row, str(error), error) from error
-    blob = Blob(file.uri, loaded.content)
-    row = SourceRow(
+    blob = _blob(file.uri, loaded.content)
+    row = _source_row(
         file.uri,
         loaded.size,
         loaded.mtime_ns,
@@ -117,6 +118,9 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
         reader=reader,
     )
     return FetchedSource(blob, row)
+
+
+_blob, _source_row = maker(Blob), maker(SourceRow)
 
 
 class Prefetch:
@@ -215,7 +219,7 @@ class Prefetch:
             is_apart = self._is_apart(reader, found.blob.size)
             if not is_apart and found.blob.size > LARGEST_HERE and not is_container(reader):
                 raise DocumentError(f"It has {found.blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
-            executor, plan = (self.executor, self._sent_plan) if is_apart else (self._here, self.plan)
+            executor, plan = (self.executor, self._sent_plan) if is_apart else (self._here, NOTHING)
             made = executor.prepare(reader, found.blob, plan)
             if made.reading.document.uri != found.blob.uri:  # whose readers and metadata would be those of another file
                 raise DocumentError(

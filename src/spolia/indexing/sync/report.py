@@ -61,8 +61,7 @@ class DocumentReport(Value):
     @property
     def json(self) -> str:
         """As text for the store; what is not said has its default."""
-        said = {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) != default}
-        return _written(said)
+        return _written({name: value for name, value in vars(self).items() if value != _DEFAULTS.get(name, value)})
 
     @classmethod
     def of(cls, text: str) -> DocumentReport:

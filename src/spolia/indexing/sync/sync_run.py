@@ -163,8 +163,8 @@ class SyncRun:
         prefetch.follow(self.builds)
         self.unread: list[Unmade] = before.unread if before else []
         tried: set[str] = before.pending_batch.tried if before else set()
-        self.pending_batch: Batch = Batch(writer, self.builds, how.wanted.main, labels, tried=tried)
-        self.metadata_diff = MetadataDiff(writer, labels, found.uris, self.pending_batch)
+        self.metadata_diff = MetadataDiff(writer, labels, found.uris, self.builds)
+        self.pending_batch: Batch = Batch(writer, self.builds, how.wanted.main, self.metadata_diff, tried=tried)
         self.diff = SourceDiff(writer, found, stamps, self.linked_images, all=self._looks_at_all)
         for container, parts in self.diff.parts.items() if self._looks_at_all else ():
             for uri in parts:
@@ -284,7 +284,7 @@ class SyncRun:
     ) -> None:
         """Bring the store in step with a source, `depth` containers deep, or have it wait to be cut with others."""
         check_cancelled()
-        before, contents = self.diff.rows.get(taken.uri), contents or ContainerContents(taken.uri)
+        before = self.diff.rows.get(taken.uri)
         try:
             if within:
                 self.labels.contain(taken.uri, within)
@@ -295,7 +295,7 @@ class SyncRun:
                 self.tally.total -= 1
                 self.diff.lose(taken.uri)
             else:
-                self._leave_unseen(taken.uri, contents)
+                self._leave_unseen(taken.uri, contents or ContainerContents(taken.uri))
                 self._fail(failure, taken.reader.name, within)
         except DocumentError as error:  # by what the caller says of it
             row = before or SourceRow(taken.uri)
@@ -309,7 +309,7 @@ class SyncRun:
             self._cut(self.pending_batch)
 
     def _open(
-        self, taken: FetchItem, before: SourceRow | None, contents: ContainerContents, depth: int
+        self, taken: FetchItem, before: SourceRow | None, contents: ContainerContents | None, depth: int
     ) -> ContainerResult:
         """Bring the store in step with the members of a source.
 
@@ -319,11 +319,14 @@ class SyncRun:
             return NOT_OPENED
         row = taken.row
         stored = self.diff.fetch(taken.uri) if depth == 1 else ()
+        is_whole = taken.found.is_empty or row.size <= getattr(taken.reader, "undivided", -1)
+        if is_whole and not (stored or taken.found.is_unreadable):
+            return NOT_OPENED
+        contents = contents or ContainerContents(taken.uri)
         if _is_same(before, row) and taken.uri not in self.diff.reopened:
             self._leave(self.diff.within(taken.uri), contents)
             return NOT_OPENED
         parts, problem = 0, None
-        is_whole = taken.found.is_empty or row.size <= getattr(taken.reader, "undivided", -1)
         items = contents.items(taken.reader, taken.found, depth, self.found.files.readers, self.prefetch)
         try:
             for part in () if is_whole else self.prefetch.ahead(items, self._is_read):
@@ -386,14 +389,11 @@ class SyncRun:
         except (DocumentError, MissingExtra) as error:
             raise Unreadable(taken.row, str(error), error) from error
         again = self.found.is_again(taken.uri)
-        item = BatchItem(reading, taken.row, before is None, prepared.pieces, opened.parts, within, again=again)
+        item = BatchItem(reading, taken.row, before, prepared.pieces, opened.parts, within, again=again)
         if reading.beside:
             item.beside = self.linked_images.seen_by(reading)
             item.pieces = {}  # they may see the pictures
-            reading = self.linked_images.on(reading)
-        document = self.metadata_diff.on(reading.document, before)
-        item.reading = reading if document is reading.document else reading.but(document=document)
-        self.metadata_diff.add(item.reading.document)
+            item.reading = self.linked_images.on(reading)
         self.pending_batch.add(item)
 
     def _moved_from(self, taken: FetchItem, within: str) -> SourceRow | None:
@@ -416,7 +416,7 @@ class SyncRun:
             else:
                 self._changes += 1
                 self.tally.warned += bool(result.warnings)
-                self._done(filed.row.uri, "added" if filed.is_new else "changed")
+                self._done(filed.row.uri, "added" if filed.before is None else "changed")
 
     def _fail(self, failure: Unreadable, reader: str, within: str) -> None:
         """Note why a source could not be read, and how often it was tried. Its last good version stays."""

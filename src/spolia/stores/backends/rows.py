@@ -248,10 +248,9 @@ def in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
-def packed(values: Iterable[Any]) -> str:
+def packed(values: Sequence[Any]) -> str:
     """A tuple as JSON; nothing at all when it is empty, since most are."""
-    listed = list(values)
-    return json.dumps(listed, ensure_ascii=False, separators=(",", ":")) if listed else ""
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")) if values else ""
 
 
 def unpacked(text: str) -> tuple[Any, ...]:
@@ -271,7 +270,7 @@ def _page_starts(text: str) -> tuple[int, ...]:
 
 
 def hash_of_document(document: Document, readers: bytes) -> bytes:
-    return document.but(uri="", readers=(readers.hex(),)).digest
+    return document.digest_with(uri="", readers=(readers.hex(),))
 
 
 P = ParamSpec("P")
@@ -316,8 +315,8 @@ def document_row(document: Document, audience: int, readers: bytes, birth: int) 
         document.title,
         document.media_type,
         packed(document.pages),
-        packed((heading.start, heading.level, heading.text) for heading in document.headings),
-        packed(encode(region, Region) for region in document.regions),
+        packed([(heading.start, heading.level, heading.text) for heading in document.headings]),
+        packed([encode(region, Region) for region in document.regions]),
         document.boxes.packed,
         packed(document.meta),
         audience,

@@ -141,11 +141,15 @@ DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :i
 DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
 DOCUMENTS_BY_KEY = DOCUMENTS.replace("ORDER BY d.id", "ORDER BY d.key")
 LIVE_DOCUMENT = f"SELECT key, hash, birth, meta FROM documents WHERE id = ? AND death = {ALIVE}"
+LIVE_DOCUMENTS = f"""SELECT d.id, d.key, d.hash, d.birth, d.meta FROM json_each(:ids) wanted
+    CROSS JOIN documents d ON d.id = wanted.value WHERE d.death = {ALIVE}"""
 KEYS_OF_DOCUMENTS = f"""SELECT d.id, d.key FROM json_each(:ids) wanted CROSS JOIN documents d ON d.id = wanted.value
     WHERE d.death = {ALIVE}"""
 ROW_OF_DOCUMENT = f"SELECT {DOCUMENT_ROW}, digest FROM documents WHERE key = ?"
 ADD_DOCUMENT = f"""INSERT INTO documents ({DOCUMENT_ROW}, digest, death)
     VALUES ({_places(DOCUMENT_ROW)}, ?, {ALIVE}) RETURNING key"""
+ADD_DOCUMENTS = ADD_DOCUMENT.removesuffix(" RETURNING key")
+KEYS_AFTER = f"SELECT id, key FROM documents WHERE key > ? AND death = {ALIVE}"
 IS_REFERENCED = f"SELECT 1 FROM sources WHERE document = ? AND death = {ALIVE} LIMIT 1"
 
 # Sources.

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count, islice, repeat
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from spolia.core.run_context import overhearing
 from spolia.errors import GroupError
@@ -27,7 +27,7 @@ from spolia.stores.definition import (
 from spolia.types import Document, Failure, Heading, Node, Region, Span
 from spolia.types.value import kept, maker
 
-_node = maker(Node)
+_node, _part, _span = maker(Node), maker(Part), maker(Span)
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -35,12 +35,12 @@ class NodeFactory:
     def __init__(self, document: Document, group: str, transform: Transform) -> None:
         self.document, self.group = document, group
         self._numbers = count(1)
-        longest = transform.context_characters if isinstance(transform, Splitter) else CONTEXT_CHARACTERS
-        self._outline = Outline(document, longest)
+        self._outline = Outline(document, getattr(transform, "context_characters", CONTEXT_CHARACTERS))
 
     def nodes(self, part: Part, pieces: Iterable[Piece]) -> Iterator[Node]:
         offset = part.offset
-        own = tuple(pair for pair in part.node.meta if pair not in self.document.meta)
+        inherited, meta = self.document.meta, part.node.meta
+        own = () if meta == inherited else tuple(pair for pair in meta if pair not in inherited)
         for piece in pieces:
             number = next(self._numbers)
             self._refuse_unwritable(part, piece)
@@ -49,7 +49,7 @@ class NodeFactory:
             yield _node(
                 f"{self.document.id}:{self.group}:{number}", piece.text, self.document.id, self.group, span,
                 "\n".join(filter(None, (above, piece.context))), self.document.uri, part.node.id,
-                self.document.meta + own + piece.meta, part.node.readers, number, piece.search_text,
+                inherited + own + piece.meta, part.node.readers, number, piece.search_text,
             )  # fmt: skip
 
     def _refuse_unwritable(self, part: Part, piece: Piece) -> None:
@@ -80,9 +80,9 @@ class NodeFactory:
         """A stretch of the document with its pages or lines, from 1, and its time in a recording."""
         if pages := self.document.pages:
             first, last = max(1, bisect_right(pages, start)), max(1, bisect_right(pages, end - 1))
-            return Span(start, end, (first, last), page_starts=pages[first:last])
+            return _span(start, end, (first, last), page_starts=pages[first:last])
         lines = bisect_right(self._line_ends, start) + 1, bisect_right(self._line_ends, end - 1) + 1
-        return Span(start, end, None, lines, self._seconds(start, end))
+        return _span(start, end, None, lines, self._seconds(start, end) if self._segments else None)
 
     def _seconds(self, start: int, end: int) -> tuple[float, float] | None:
         """Start and end of a stretch in the recording, by the segments that it overlaps."""
@@ -206,7 +206,8 @@ class GroupNodes:
 
     def may_grow(self, build: GroupBuild) -> bool:
         """Whether a group can be built: the groups that it is made from could be made."""
-        if ({build.parent, build.ref} - {DOCUMENT}).isdisjoint({*self.failures, *self.passed_over}):
+        lost = {*self.failures, *self.passed_over}
+        if not lost or lost.isdisjoint({build.parent, build.ref} - {DOCUMENT}):
             return True
         self.passed_over.add(build.group)
         return False
@@ -217,11 +218,11 @@ class GroupNodes:
         return self._known[group]
 
     def parts(self, build: GroupBuild) -> list[Part]:
-        above = {made.id: made.parent for group in (*build.between, build.ref) if group for made in self.of(group)}
-        return [
-            Part(node, self.document, tuple(self._below(build.ref, node, above)) if build.ref else ())
-            for node in self.of(build.parent)
-        ]
+        nodes = self.of(build.parent)
+        if not build.ref:
+            return [_part(node, self.document, ()) for node in nodes]
+        above = {made.id: made.parent for group in (*build.between, build.ref) for made in self.of(group)}
+        return [_part(node, self.document, tuple(self._below(build.ref, node, above))) for node in nodes]
 
     def take(self, group: str, made: Iterable[Node], *, streamed: bool = False) -> None:
         if streamed:
@@ -257,10 +258,10 @@ def split(document: Document, builds: Sequence[GroupBuild]) -> CutPieces:
     for build in builds if len(document.text) <= LISTED else ():
         with suppress(Exception):  # whoever makes the nodes finds out too, and tells it
             parts = one.parts(build)
-            assert isinstance(build.transform, Splitter)
-            found[build.group] = pieces = [tuple(build.transform.pieces(part)) for part in parts]
+            transform = cast(Splitter, build.transform)
+            found[build.group] = pieces = [tuple(transform.pieces(part)) for part in parts]
             if any(build.group in (below.parent, below.ref) for below in builds):
-                one.take(build.group, _nodes(one, build, parts, pieces))
+                one.take(build.group, _nodes(one, build, transform, parts, pieces))
     return found
 
 
@@ -293,7 +294,7 @@ def grow(
                 parts = one.parts(build)
                 long = len(one.document.text) > LISTED and build.group not in needed
                 pieces = prepared.get(one.document.id, {}).get(build.group) or map(transform.pieces, parts)
-                one.take(build.group, _nodes(one, build, parts, pieces), streamed=long)
+                one.take(build.group, _nodes(one, build, transform, parts, pieces), streamed=long)
             else:
                 asked.setdefault(transform.digest, (transform, []))[1].append(one)
         for transform, some in asked.values():
@@ -302,9 +303,9 @@ def grow(
 
 
 def _nodes(
-    one: GroupNodes, build: GroupBuild, parts: Sequence[Part], pieces: Iterable[Iterable[Piece]]
+    one: GroupNodes, build: GroupBuild, transform: Transform, parts: Sequence[Part], pieces: Iterable[Iterable[Piece]]
 ) -> Iterator[Node]:
-    making = NodeFactory(one.document, build.group, transform_for(build.transform, one.document))
+    making = NodeFactory(one.document, build.group, transform)
     return chain.from_iterable(making.nodes(part, some) for part, some in zip(parts, pieces, strict=True))
 
 
@@ -316,7 +317,7 @@ def _ask(build: GroupBuild, transform: Transform, found: Sequence[GroupNodes]) -
         if failure := next((answer for answer in pieces if isinstance(answer, Failure)), None):
             one.fail(build.group, failure)
         else:
-            one.take(build.group, _nodes(one, build, some, pieces))  # type: ignore[arg-type]
+            one.take(build.group, _nodes(one, build, transform, some, pieces))  # type: ignore[arg-type]
 
 
 def cut(document: Document, transform: Transform, group: str = "chunk") -> Iterator[Node]:
