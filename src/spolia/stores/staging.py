@@ -46,7 +46,7 @@ _REPLACED = -1
 _WEIGHT_OF_NODE = 500
 
 
-class Spilled(Iterable[Any]):
+class Spilled:
     """Values in a file until they are stored, so that memory does not hold them all; several may share one file."""
 
     def __init__(self, values: Iterable[Any], file: IO[bytes]) -> None:

@@ -28,6 +28,7 @@ from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest, between, embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.staging import AnyWriter, Staging
 from spolia.types import Document
+from spolia.types.value import maker
 
 SAMPLED_FILES = 40
 _SAMPLED_CHARACTERS = 5_000
@@ -200,6 +201,9 @@ def samples(found: FileListing, prefetch: Prefetch, most: int = SAMPLED_FILES) -
             continue  # it is recorded when its turn comes
 
 
+_document_report = maker(DocumentReport)
+
+
 @dataclass
 class BatchItem:
     """A source that was read and waits to be stored with others; `before` is its row in the store, `beside` what was
@@ -324,7 +328,7 @@ class Batch:
     def _report(self, filed: BatchItem) -> DocumentReport:
         """What the reader noticed; of the nodes, nothing yet."""
         reading, document, declared = filed.reading, filed.reading.document, self.writer.declared
-        return DocumentReport(
+        return _document_report(
             reader=document.id.rpartition(".")[2],
             characters=len(document.text),
             pages=len(document.pages),

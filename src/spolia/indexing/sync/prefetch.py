@@ -91,7 +91,7 @@ class FetchItem:
         finally:
             check_cancelled()
 
-    @property
+    @kept
     def row(self) -> SourceRow:
         """The row that stands for its bytes."""
         return self.found.row

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -187,6 +188,23 @@ SHARE = 100
 """Documents, and nodes, whose digests are compared when a run ends: some milliseconds."""
 
 
+ALLOCATIONS = 50_000
+
+
+@contextmanager
+def rarely_collected() -> Iterator[None]:
+    """Within it Python looks for garbage after as many allocations: what waits for a commit is no garbage."""
+    before, *others = gc.get_threshold()
+    if not 0 < before < ALLOCATIONS:  # another sync is under way, or the caller collects in another way
+        yield
+        return
+    gc.set_threshold(ALLOCATIONS, *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(before, *others)
+
+
 def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOptions) -> SyncReport:
     """Bring a store, made if it does not exist, in step with the listed files."""
     from spolia.indexing.sync.groups import behind, makeshift
@@ -200,7 +218,7 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     wait_s = corpus.wait_s if how.timeout_s is None else how.timeout_s
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()
-    with open_prefetch(corpus.backend.folder, how.workers, how.limits) as prefetch:
+    with rarely_collected(), open_prefetch(corpus.backend.folder, how.workers, how.limits) as prefetch:
         while run is None or run.writer.conflicts:  # what others have changed meanwhile is taken once more
             opened = builder(corpus, wait_s) if how.rebuild else closing(Staging(corpus.backend, wait_s))
             with opened as writer:

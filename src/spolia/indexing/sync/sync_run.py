@@ -284,7 +284,7 @@ class SyncRun:
     ) -> None:
         """Bring the store in step with a source, `depth` containers deep, or have it wait to be cut with others."""
         check_cancelled()
-        before = self.diff.rows.get(taken.uri)
+        before, contents = self.diff.rows.get(taken.uri), contents or ContainerContents(taken.uri)
         try:
             if within:
                 self.labels.contain(taken.uri, within)
@@ -295,7 +295,7 @@ class SyncRun:
                 self.tally.total -= 1
                 self.diff.lose(taken.uri)
             else:
-                self._leave_unseen(taken.uri, contents or ContainerContents(taken.uri))
+                self._leave_unseen(taken.uri, contents)
                 self._fail(failure, taken.reader.name, within)
         except DocumentError as error:  # by what the caller says of it
             row = before or SourceRow(taken.uri)
@@ -309,7 +309,7 @@ class SyncRun:
             self._cut(self.pending_batch)
 
     def _open(
-        self, taken: FetchItem, before: SourceRow | None, contents: ContainerContents | None, depth: int
+        self, taken: FetchItem, before: SourceRow | None, contents: ContainerContents, depth: int
     ) -> ContainerResult:
         """Bring the store in step with the members of a source.
 
@@ -322,7 +322,6 @@ class SyncRun:
         is_whole = taken.found.is_empty or row.size <= getattr(taken.reader, "undivided", -1)
         if is_whole and not (stored or taken.found.is_unreadable):
             return NOT_OPENED
-        contents = contents or ContainerContents(taken.uri)
         if _is_same(before, row) and taken.uri not in self.diff.reopened:
             self._leave(self.diff.within(taken.uri), contents)
             return NOT_OPENED

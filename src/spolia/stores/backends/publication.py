@@ -145,17 +145,22 @@ class Draft:
 
     def holds(self, document: Document) -> bool:
         """Whether a document is there as it is, so that putting it needs no nodes."""
-        there = self._live(document.id)
-        return there is not None and there[1] == hash_of_document(document, self._audiences.digest(document.readers))
+        with self._reading():
+            there = self._live(document.id)
+            return there is not None and there[1] == hash_of_document(
+                document, self._audiences.digest(document.readers)
+            )
 
     def meta_of(self, document: str) -> Meta | None:
         """The metadata of a document by its id, with changes; None if the id is unknown."""
-        there = self._live(document)
-        return None if there is None else unpacked(there[3])
+        with self._reading():
+            there = self._live(document)
+            return None if there is None else unpacked(there[3])
 
     def document_key(self, id: str) -> int | None:
         """Distinguishes a live document from earlier ones with its id; None if the id is unknown."""
-        return self._live_key(id)
+        with self._reading():
+            return self._live_key(id)
 
     def document_keys(self, ids: Iterable[str]) -> dict[str, int]:
         """The same for several documents; unknown ids are left out."""
@@ -168,8 +173,7 @@ class Draft:
 
     def _live(self, id: str) -> Any:
         """Key, hash, birth and metadata of a document; None for an unknown id."""
-        with self._reading():
-            return self._one(sql.LIVE_DOCUMENT, (id,))
+        return self._one(sql.LIVE_DOCUMENT, (id,))
 
     def _one(self, statement: str, values: Any = ()) -> Any:
         return self._connection.execute(statement, values).fetchone()

@@ -140,6 +140,8 @@ def store(writer: AnyWriter, one: GroupNodes, before: Mapping[str, str] | None =
             if isinstance(error, StoreError) and not isinstance(error, GroupError):
                 raise
             one.fail(group, Failure.of(error, group))  # metadata of another type; a late failure of a splitter
+    if not (before or one.failures):
+        return
     there, now = before or {}, one.reasons
     made = {group: "" for group in there if group in one.made or group in one.passed_over}
     if changed := {group: why for group, why in {**now, **made}.items() if there.get(group, "") != why}:

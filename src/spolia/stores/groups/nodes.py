@@ -28,6 +28,7 @@ from spolia.types import Document, Failure, Heading, Node, Region, Span
 from spolia.types.value import kept, maker
 
 _node, _part, _span = maker(Node), maker(Part), maker(Span)
+_LF, _CR = re.compile("\n"), re.compile("\r")
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -53,8 +54,8 @@ class NodeFactory:
             )  # fmt: skip
 
     def _refuse_unwritable(self, part: Part, piece: Piece) -> None:
-        said = (piece.text, piece.context, piece.search_text, *(str(item) for pair in piece.meta for item in pair))
-        for text in said:
+        said = piece.text, piece.context, piece.search_text
+        for text in (*said, *(str(item) for pair in piece.meta for item in pair)) if piece.meta else said:
             if not text.isascii() and (found := _HALF.search(text)):
                 raise GroupError(
                     f"A transform of group {self.group!r} gave {found.group()!r} for {part.node.id!r}, which no "
@@ -99,7 +100,7 @@ class NodeFactory:
     @kept
     def _line_ends(self) -> list[int]:
         text = self.document.text
-        return [found.end() for found in re.finditer("\n" if "\n" in text or "\r" not in text else "\r", text)]
+        return [found.end() for found in (_LF if "\n" in text or "\r" not in text else _CR).finditer(text)]
 
 
 FEW, MANY = 3, 64

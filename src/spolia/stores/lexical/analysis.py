@@ -51,8 +51,10 @@ def language_of(texts: Iterable[str], *, default: str = "english", words: int = 
     seen: Counter[str] = Counter()
     total = 0
     for text in texts:
-        plain = unicodedata.normalize("NFD", text[: 20 * words].lower())
-        found = _WORD.findall("".join(c for c in plain if not unicodedata.combining(c)))
+        plain = text[: 20 * words].lower()
+        if not plain.isascii():
+            plain = "".join(c for c in unicodedata.normalize("NFD", plain) if not unicodedata.combining(c))
+        found = _WORD.findall(plain)
         seen.update(found)
         total += len(found)
         if total >= words:
@@ -67,7 +69,7 @@ STEMMERS = (
     "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil", "turkish",
 )  # fmt: skip
 VERSION = 1
-_STEMS_KEPT = 50_000
+_STEMS_KEPT = 100_000
 LONGEST_TERM_BYTES = 255  # longer "words" are encoded data; nobody searches for them
 
 # Scripts with a stemmer of their own, and the characters by which they are recognised (after NFKC).
