@@ -78,10 +78,7 @@ def source_of(uri: str, text: str) -> SourceRow:
 
 def put(writer: Writer, uri: str, text: str, readers: tuple[str, ...] = ()) -> None:
     document, nodes = document_of(uri, text, readers)
-    if writer.document_key(document.id) is None and not writer.births([uri]):
-        writer.insert([(document, (), source_of(uri, text), {})], [(document, nodes)])
-    else:
-        writer.put(document, iter(nodes), source_of(uri, text))
+    writer.put(document, iter(nodes), source_of(uri, text))
 
 
 def add_missing_vectors(writer: Writer) -> int:
@@ -119,8 +116,15 @@ def _sync_one(writer: Writer, known: Mapping[str, SourceRow], gone: dict[str, st
         writer.fail(source.but(document="", status="failed", error="not a text"))
     elif before is None and source.content_hash in gone:
         writer.move(gone.pop(source.content_hash), source)
+    elif before is None and writer.document_key(source.document) is None:
+        document, nodes = document_of(uri, text, _readers(uri))
+        writer.insert([(document, (), source, {})], [(document, nodes)])
     else:
-        put(writer, uri, text, ("ann",) if uri.startswith("secret/") else ())
+        put(writer, uri, text, _readers(uri))
+
+
+def _readers(uri: str) -> tuple[str, ...]:
+    return ("ann",) if uri.startswith("secret/") else ()
 
 
 def _synced(state: State) -> Callable[[Corpus, Path | None], None]:

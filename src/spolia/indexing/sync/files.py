@@ -267,7 +267,7 @@ def load(
 def _opened(
     path: str, follow: bool, identity: tuple[int, int] | None, place: tuple[int, int] | None
 ) -> tuple[int, os.stat_result]:
-    """A file and its status. What is there has to be the file that was listed, or to be in the folder that was."""
+    """A file and its status: the file that was listed, or another one in the same folder."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     there = os.fstat(descriptor)
