@@ -455,21 +455,21 @@ def ship() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "training" / "ranker.json")
-    parser.add_argument("--add", action="store_true", help="compute only the rows that the result lacks")
+    parser.add_argument("--add", nargs="*", choices=SETS, help="compute only the rows that the result lacks, of sets")
     parser.add_argument("--ship", action="store_true", help="write the weights that come with Spolia, and nothing else")
     given = parser.parse_args()
     pools = Pools()
     if given.ship:
         ship()
         return
-    before = json.loads(given.out.read_text()) if given.add else {}
-    own_pools = {name: rows_of(pools, name, before.get("own_pools", {}).get(name, {})) for name in SETS}
-    if given.add:
-        publish("ranker", before | {"own_pools": own_pools}, given.out)
+    if given.add is not None:
+        result = json.loads(given.out.read_text())
+        result["own_pools"] |= {name: rows_of(pools, name, result["own_pools"][name]) for name in given.add or SETS}
+        publish("ranker", result, given.out)
         return
     result = {
         "questions": {name: sum(1 for _ in DataSet(str(DATA / name)).items()) for name in SETS},
-        "own_pools": own_pools,
+        "own_pools": {name: rows_of(pools, name) for name in SETS},
         "single_hop": kept("single hop", lambda: single_hop(pools)),
         "merged_pool": merged_rows(pools),
         "cost": kept("cost", lambda: cost(pools)),
