@@ -470,6 +470,15 @@ def _reader(result: Result) -> Judged:
     }
 
 
+def _encoders(result: Result) -> Judged:
+    found: dict[str, tuple[float, Limit | None]] = {}
+    for name, one in result["parts"].items():
+        score = one["score"]
+        found[f"{name}: {score['measure']} over the untrained, points"] = (100 * score["difference"]["mean"], None)
+        found[f"{name}: CPU-s of a training"] = (sum(one["cost"].values()), None)
+    return found
+
+
 def _language_model(result: Result) -> Judged:
     return {
         f"{kind}: ln P of a token over the untuned": (one["gain"]["mean"], least(0.0))
@@ -580,6 +589,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "documents_http": _documents_http,
     "job_queue": _job_queue,
     "reader": _reader,
+    "encoders": _encoders,
     "language_model": _language_model,
     "sufficiency": _sufficiency,
     "classifiers": _classifiers,

@@ -133,13 +133,16 @@ def encoders() -> Iterator[str]:
         yield "\n## Encoders\n"
         yield "| part | trained and scored on | measure | untrained | trained | difference | steps | CPU-s |"
         yield f"|---|{'---|' * 7}"
+        cut = list[str]()
         for name, one in found["parts"].items():
             score, count = one["score"], one["questions"]
             cells = (interval({key: 100 * score[of][key] for key in BOUNDS}) for of in OF)
+            cut += [f"`{name}`: {note}" for note in one["notes"] if "had not converged" in note]
             yield (
                 f"| `{name}` | {one['data']}, {count['train']} and {count['kept_apart']} | {score['measure']} | "
                 f"{' | '.join(cells)} | {one['steps']['made']} | {sum(one['cost'].values()):.0f} |"
             )
+        yield "\n" + " ".join(cut)
     if (found := read("training/language_model")) is not None:
         yield "\n## Language models\n"
         yield (

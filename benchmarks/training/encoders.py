@@ -1,0 +1,103 @@
+"""What three parts made of MiniLM add on real data: bi-encoder, cross-encoder reranker, chooser of sentences.
+
+    python benchmarks/training/encoders.py [--folder DIR] [--parts NAME …] [--out FILE]
+
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout. Bi-encoder and reranker are trained on questions
+of squad_newwiki and scored on those of other articles, over the passages of all. The chooser of
+sentences is trained on HotpotQA with the simulated reader as the model that answers, and scored with it on the
+questions of the part `report`. Settings are the defaults but for the number of steps; nothing was chosen by the scores.
+`--folder` keeps each part, so that a run that was stopped goes on; `--parts` makes some of them only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from results import publish  # noqa: E402
+from retrieval import DATA  # noqa: E402
+
+from spolia.evaluation.data.dataset import DataSet  # noqa: E402
+from spolia.evaluation.data.passage_store import indexed  # noqa: E402
+from spolia.evaluation.simulation.reader import SimulatedReader  # noqa: E402
+from spolia.models.onnx.minilm import MiniLM  # noqa: E402
+from spolia.retrieval.bm25 import BM25  # noqa: E402
+from spolia.training.encoders import BiEncoderTrainer, ContextTrainer  # noqa: E402
+from spolia.training.fine_tuning import RerankerTrainer  # noqa: E402
+from spolia.training.training import QuestionSplit, Trained, marks, train  # noqa: E402
+from spolia.types import Item  # noqa: E402
+
+ARTICLES, HOPS = "squad_newwiki", "hotpotqa"
+TRAINED, ASKED, SEED = 600, 150, 0
+STEPS = {"bi-encoder": 50, "reranker": 80, "context": 25}
+
+
+def articles() -> tuple[DataSet, list[Item], list[Item]]:
+    """Questions to train on, and other questions, on other articles."""
+    data = DataSet(str(DATA / ARTICLES))
+    by_fold = {name: [item for item in data.items() if dict(item.meta)["fold"] == name] for name in ("train", "dev")}
+    draw = random.Random(SEED)
+    apart = draw.sample(by_fold["dev"], ASKED)
+    asked = {mark for item in apart for mark in marks(item)}
+    return data, draw.sample([item for item in by_fold["train"] if asked.isdisjoint(marks(item))], TRAINED), apart
+
+
+def bi_encoder(folder: Path) -> Trained:
+    data, learned, apart = articles()
+    made = BiEncoderTrainer(indexed(data, MiniLM(), folder=folder), MiniLM())
+    return train(made, learned, folder / "bi-encoder", kept_apart=apart, steps=STEPS["bi-encoder"], seed=SEED)
+
+
+def reranker(folder: Path) -> Trained:
+    data, learned, apart = articles()
+    made = RerankerTrainer(indexed(data, MiniLM(), folder=folder), MiniLM())
+    return train(made, learned, folder / "reranker", kept_apart=apart, steps=STEPS["reranker"], seed=SEED)
+
+
+def context(folder: Path) -> Trained:
+    data = DataSet(str(DATA / HOPS))
+    items = list(data.items())
+    split = QuestionSplit.of(items)
+    learned = [*split.train, *split.validation]
+    made = ContextTrainer(SimulatedReader.of(data, items), BM25(indexed(data, folder=folder), top_k=5))
+    return train(made, learned, folder / "context", kept_apart=split.kept_apart, steps=STEPS["context"], seed=SEED)
+
+
+PARTS: dict[str, tuple[str, Callable[[Path], Trained]]] = {
+    "bi-encoder": (ARTICLES, bi_encoder),
+    "reranker": (ARTICLES, reranker),
+    "context": (HOPS, context),
+}
+
+
+def told(data: str, found: Trained) -> dict[str, Any]:
+    names = ("sha256", "questions", "steps", "score", "cost", "settings", "notes")
+    return {"data": data} | {name: found.card[name] for name in names}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="where the parts are kept")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="those to make")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary)
+        publish("encoders", {"parts": {name: told(*_made(name, folder)) for name in given.parts}}, given.out)
+
+
+def _made(name: str, folder: Path) -> tuple[str, Trained]:
+    data, make = PARTS[name]
+    return data, make(folder)
+
+
+if __name__ == "__main__":
+    main()
