@@ -37,7 +37,7 @@ from spolia.types import Item  # noqa: E402
 
 ARTICLES, HOPS = "squad_newwiki", "hotpotqa"
 TRAINED, ASKED, SEED = 600, 150, 0
-STEPS = {"bi-encoder": 50, "reranker": 80, "context": 25}
+STEPS = {"bi-encoder": 50, "reranker": 300, "context": 200}
 
 
 def articles() -> tuple[DataSet, list[Item], list[Item]]:

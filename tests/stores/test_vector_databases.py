@@ -23,7 +23,7 @@ from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
 from spolia.stores.vectors import external_index
-from spolia.stores.vectors.external_index import ExternalIndexes
+from spolia.stores.vectors.external_index import REPLACES, ExternalIndexes
 from spolia.stores.vectors.segment_search import ExactSearch, located
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
@@ -92,6 +92,13 @@ def test_a_database_gets_the_vectors_that_take_the_place_of_others(tmp_path: Pat
             near = [row[0] for row in index.search(vectors, 1)]
         assert ([key for key, _ in near], [round(score, 5) for _, score in near]) == (keys, [1.0] * len(keys))
         databases._unsure(manifest, how).touch()  # the next writer compares all keys, as after a kill
+    with databases._opened(*databases.kept[0]) as index:
+        index.add(keys, EMBEDDER.embed(["never published"] * len(keys), kind="passage"))
+    databases._unsure(manifest, how).write_text(REPLACES)  # as a writer leaves it that was killed while replacing
+    (folder / "more.txt").write_text("One more.")
+    sync(folder, corpus, groups=[group_of(corpus, settings)])
+    with databases._opened(*databases.kept[0]) as index:
+        assert [row[0][0] for row in index.search(vectors, 1)] == keys
     assert corpus.snapshot().check() == []
 
 

@@ -160,9 +160,13 @@ def collection(uuid: str, manifest: Manifest, how: GroupEmbedding) -> str:
     return f"spolia_{plain}_{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}"
 
 
+REPLACES = "vectors"
+"""What a file that marks a database as unsure holds while vectors of nodes that it knows are replaced."""
+
+
 class ExternalIndexes:
     """The vector databases beside a store. A process that finds the file that marks one as unsure compares all of its
-    keys."""
+    keys, and gives it all vectors where some were being replaced."""
 
     def __init__(self, folder: Path, connection: Connection, manifests: Mapping[str, Manifest]) -> None:
         self.folder, self.connection = folder, connection
@@ -180,11 +184,15 @@ class ExternalIndexes:
             at = {"grp": manifest.group, "key": known.get(manifest.group, 0), "at": published}
             unsure = self._unsure(manifest, how)
             with self._opened(manifest, how, settings) as index:
-                if unsure.exists():
-                    self._compare(index, how.embedder, at)
-                    continue
+                was_unsure = unsure.exists()
+                if replaces := self._replaced_from(how.embedder, at) < sys.maxsize:
+                    unsure.write_text(REPLACES)
+                    fsync(unsure)
                 unsure.touch()
                 fsync(unsure.parent)
+                if was_unsure:
+                    self._compare(index, how.embedder, at, all=replaces or unsure.read_text() == REPLACES)
+                    continue
                 fail_point("databases.follow")
                 dead = [key for (key,) in self.connection.execute(sql.DEAD_BEFORE, at)]
                 follow(index, self._vectors(how.embedder, at), dead)
@@ -196,7 +204,7 @@ class ExternalIndexes:
             if unsure.exists() and manifest.group in known:
                 at = {"grp": manifest.group, "key": known[manifest.group], "at": published}
                 with suppress(StoreUnavailable), self._opened(manifest, how, settings) as index:
-                    self._compare(index, how.embedder, at)
+                    self._compare(index, how.embedder, at, all=unsure.read_text() == REPLACES)
                     fail_point("databases.recovered")
                     unsure.unlink()
 
@@ -229,12 +237,13 @@ class ExternalIndexes:
         (self.folder / DATABASES).mkdir(exist_ok=True)
         return self.folder / DATABASES / f"{collection(self.uuid, manifest, how)}.unsure"
 
-    def _compare(self, index: VectorIndex, embedder: str, at: Mapping[str, Any]) -> None:
-        """Make a database hold what it should, whatever it holds, and what readers see all the while."""
+    def _compare(self, index: VectorIndex, embedder: str, at: Mapping[str, Any], *, all: bool) -> None:
+        """Make a database hold what it should, whatever it holds, and what readers see all the while; `all` where a
+        killed writer may have put vectors in the place of others."""
         needed = {key for (key,) in self.connection.execute(sql.NEEDED_KEYS, at)}
         held = set(index.keys())
         # What a killed writer had given to nodes that were never published may have gone to others since.
-        follow(index, self._vectors(embedder, at, held), sorted(held - needed))
+        follow(index, self._vectors(embedder, at, set() if all else held), sorted(held - needed))
 
     @contextmanager
     def _opened(self, manifest: Manifest, how: GroupEmbedding, settings: Database) -> Iterator[VectorIndex]:
@@ -250,8 +259,7 @@ class ExternalIndexes:
         self, embedder: str, at: Mapping[str, Any], held: Set[int] | None = None
     ) -> Iterator[tuple[int, Vectors]]:
         """Vectors of nodes that are new, or have other vectors now, or, where that is given, are not `held`."""
-        noted = self.connection.execute(sql.CURSOR, (sql.REPLACED, embedder)).fetchone()
-        replaced = int(noted[0]) if noted is not None and noted[1] > at["at"] else sys.maxsize
+        replaced = self._replaced_from(embedder, at)
         known = at["key"] if held is None and replaced == sys.maxsize else 0
         segments: dict[int, Vectors] = {}
         for key, number, row in self.connection.each(sql.PLACED_AFTER, {**at, "embedder": embedder, "key": known}):
@@ -260,3 +268,8 @@ class ExternalIndexes:
             if number not in segments:
                 segments[number] = open_segment(segment_path(self.folder, embedder, number)).vectors
             yield key, segments[number][row]
+
+    def _replaced_from(self, embedder: str, at: Mapping[str, Any]) -> int:
+        """The first segment with vectors that take the place of others since a generation."""
+        noted = self.connection.execute(sql.CURSOR, (sql.REPLACED, embedder)).fetchone()
+        return int(noted[0]) if noted is not None and noted[1] > at["at"] else sys.maxsize
