@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from spolia import step
 from spolia.core.operator import Operator
+from spolia.core.redaction import Patterns
 from spolia.journal import Exchange, Journal, Runs, TraceSpan, ValueLost, ValueReader
 from spolia.journal.database import VALUES
+from spolia.journal.values import hiding
 from spolia.models import Lines, Role, ScriptedModel
 from spolia.models.prompting.role import Ask, Brief
 from spolia.run import Run
-from spolia.types import Hit, Node, Query, Ranking, Value
+from spolia.types import Hit, Node, Query, Ranking, Usage, Value
 
 NODES = [Node(f"n{i}", f"text {i}", meta=(("year", 2000 + i),)) for i in range(4)]
 
@@ -189,6 +191,28 @@ def test_texts_are_redacted_before_they_are_written(tmp_path: Path) -> None:
         (span,) = traced(runs.journal, FirstOfAll(), ranking(0, text="Who is Olsen?"))
         assert kept(runs.journal, span)[1].query.text == "Who is [name]?"
     assert b"Olsen" not in written(tmp_path / "runs.db")
+
+
+def test_what_begins_a_line_is_redacted_in_traces_values_and_cached_results(tmp_path: Path) -> None:
+    found = [
+        "4111 1111 1111 1111",
+        "192.168.17.23",
+        "GB82 WEST 1234 5698 7654 32",
+        "+44 20 7946 0958",
+        f"sk-{'a1' * 9}",
+    ]
+    given = {f"{before}{one}": [{"said": f"{before}{one}"}] for one in found for before in "\n\t"} | {
+        "n": 4111111111111111
+    }
+    with Runs(tmp_path / "runs.db", values=True, redact=hiding(Patterns())) as runs:
+        runs.cache.put(b"key", given, Usage())
+        traced(runs.journal, step(lambda value: value), given)
+        traced(runs.journal, step(lambda value: Query("\n".join(value))), given)
+        (span,) = traced(runs.journal, step(lambda value: object()), {"n": 4111111111111111})
+        assert ValueReader(runs.database)[runs.journal.details(span.run)[span.span].input] == {"n": "[CARD]"}
+    raw = written(tmp_path / "runs.db")
+    assert b"[IBAN]" in raw
+    assert not [one for one in [*found, "4111111111111111"] if one.encode() in raw]
 
 
 def test_of_a_long_value_the_beginning_is_kept_and_the_rest_is_said_to_be_lost(tmp_path: Path) -> None:

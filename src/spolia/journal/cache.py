@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.core.codec import decode, encode
 from spolia.errors import CodecError, SpoliaError
 from spolia.journal.database import JournalFile
+from spolia.journal.values import redacted_json
 from spolia.types import Usage
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Cache:
         self._keep(key, entry)
         if self.database is not None:
             text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-            if self.redact is not None and self.redact(text) != text:
+            if self.redact is not None and redacted_json(text, self.redact) != text:
                 return
             raw = text.encode("utf-8", "surrogatepass")
             cost = json.dumps(encode(usage))

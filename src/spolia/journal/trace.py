@@ -32,6 +32,8 @@ from spolia.journal.values import (
     Redaction,
     ValueLost,
     ValueReader,
+    redacted,
+    redacted_json,
     secrets,
 )
 from spolia.types import Answer, Failure, Generation, Hit, Query, Ranking, Usage, Value
@@ -345,7 +347,8 @@ def _columns(redact: Redaction | None, hits: dict[int, str], *row: Any) -> tuple
     except Exception as problem:
         said = json.dumps(f"{type(out).__name__}, which cannot be shown: {type(problem).__name__}")
     if redact is not None:
-        error, notes, said = redact(error), redact(notes), redact(said)
+        error = redacted(error, redact)
+        notes, said = redacted_json(notes, redact), redacted_json(said, redact)
     said_error = error and error.encode("utf-8", "replace").decode()
     return (run, span, parent, lane, step_name(op), *rest, said_error, notes, said)
 

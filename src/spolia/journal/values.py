@@ -33,6 +33,9 @@ BEGINNING = 2_000
 LOST, WORDS = "lost", "words"
 """Keys of what stands for a value that cannot be read back: a longer one's beginning, or what has no plain form."""
 SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
+LITERAL = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|(?<![\w.+-])-?\d+(?![\w.])')
+"""A string of JSON, or a whole number."""
+ESCAPE = re.compile(r"\\+(?:[abfnrtv]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})")
 SHARED = (Node, Query, Ranking)
 """Kept on their own and named by their hash in the values that hold them: they pass through many steps."""
 ANY = shape_of(Any)
@@ -85,6 +88,29 @@ def hiding(redactor: Redactor) -> Redaction:
     """Replaces secrets, and what a redactor finds by its kind."""
     replaced = secrets()
     return lambda text: labelled(text if replaced is None else replaced(text), redactor)
+
+
+def redacted(text: str, redact: Redaction) -> str:
+    r"""A text redacted, also where `repr` or JSON wrote its line breaks as escapes.
+
+    >>> redacted(r"{'note': 'Call\n+44 20 7946 0958'}", lambda text: re.sub(r"(?<!\w)[+]44[ 0-9]+", "[PHONE]", text))
+    "{'note': 'Call\n[PHONE]'}"
+    """
+    text = redact(text)
+    if "\\" not in text:
+        return text
+    plain = ESCAPE.sub("\n", text)
+    return text if (changed := redact(plain)) == plain else changed
+
+
+def redacted_json(text: str, redact: Redaction) -> str:
+    """JSON whose strings, keys among them, and whole numbers are redacted one by one, as what they stand for."""
+
+    def literal(found: re.Match[str]) -> str:
+        said = json.loads(found[0]) if found[0][0] == '"' else found[0]
+        return found[0] if (changed := redacted(said, redact)) == said else quoted(changed)
+
+    return LITERAL.sub(literal, text)
 
 
 class _References(EncodeContext):
@@ -205,7 +231,7 @@ class DetailRows:
 
     def _put(self, text: str) -> str:
         if self.redact is not None:
-            text = self.redact(text)
+            text = redacted_json(text, self.redact)
         raw = text.encode("utf-8", "surrogatepass")
         if len(raw) > self.most:
             text = json.dumps({LOST: f"{len(raw):,} bytes, of which {self.most:,} are kept", WORDS: text[:BEGINNING]})

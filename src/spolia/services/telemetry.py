@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from spolia.core.operator import Operator
 from spolia.errors import QueryError
 from spolia.journal.trace import ForwardingJournal, Journal, step_name, summary
-from spolia.journal.values import Detail, Exchange
+from spolia.journal.values import Detail, Exchange, redacted
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.types import Answer, Generation, Query, Ranking
 
@@ -94,8 +94,10 @@ class OpenTelemetryJournal(ForwardingJournal):
             found |= _content(kind, detail, out) | ({"spolia.notes": notes} if notes else {})
             if self.redact is not None:
                 redact = self.redact
-                found = {key: redact(value) if isinstance(value, str) else value for key, value in found.items()}
-                error = redact(error)
+                found = {
+                    key: redacted(value, redact) if isinstance(value, str) else value for key, value in found.items()
+                }
+                error = redacted(error, redact)
         begun = int(started * 1e9)
         return ReadableSpan(
             " ".join(filter(None, (fixed.get("gen_ai.operation.name") if kind == "LLM" else step_name(op),
