@@ -555,3 +555,25 @@ def test_less_is_better_of_costs() -> None:
     assert found.point == {"cut": 1}
     assert found.score.mean == 2.0
     assert [one.score is None for one in found.finalists] == [False, True, True]
+
+
+@pytest.mark.slow
+def test_of_several_objectives_a_tie_a_constant_one_and_a_chosen_flow_off_the_front_are_told() -> None:
+    fresh_only = tuple(item.question for item in questions(40) if part_of(item.id) == "report")
+
+    @dataclass(frozen=True)
+    class OnFresh(Finds):
+        asked: tuple[str, ...] = ()
+
+        def apply(self, value: Query, /) -> Ranking:
+            return Finds(5 if value.text in self.asked else self.skill).apply(value)
+
+    space = Choice(OnFresh(1), OnFresh(1, asked=fresh_only), OnFresh(0), name="search")
+    found = tune(space, questions(40), "MRR,ATC")
+    assert found.point == {"search": 0}
+    told = " ".join(found.notes)
+    assert "ATC is the same for all flows on the" in told
+    assert "1 other flow tied with the chosen one in all objectives" in told
+    assert not found.finalists[0].on_front
+    assert "the chosen flow is not on the Pareto front: search=" in told
+    assert "not on the Pareto front" in html(found)

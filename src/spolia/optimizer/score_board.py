@@ -228,10 +228,18 @@ class Board:
         return usd, calls
 
     @property
-    def is_constant(self) -> bool:
-        """Whether all scores that are known are the same."""
-        known = self.scores[np.isfinite(self.scores)]
-        return not known.size or bool(np.ptp(known) == 0)
+    def constant(self) -> list[bool]:
+        """By measure, whether all flows score the same on every question."""
+        known = np.isfinite(self._scores)
+        most = np.where(known, self._scores, -np.inf).max(axis=0, initial=-np.inf)
+        least = np.where(known, self._scores, np.inf).min(axis=0, initial=np.inf)
+        return [bool(one) for one in (most <= least).all(axis=0)]
+
+    def tied(self, flow: int) -> list[int]:
+        """The flows whose means of all measures are those of a flow, on as many questions."""
+        (flows,) = np.nonzero(self._asked == self._asked[flow])
+        means = np.round(self.all_means([flow, *flows.tolist()], self.questions), 12)
+        return [int(one) for one in flows[(means[1:] == means[0]).all(axis=1)]]
 
     def finalists(self, most: int) -> list[int]:
         """The flows that were asked most, the best first."""

@@ -30,7 +30,7 @@ from spolia.optimizer.reader_scores import ReadScores, takes
 from spolia.optimizer.score_board import FIRST, Board, Floats, ScoreRows, main_effects
 from spolia.optimizer.strategies import find_best
 from spolia.optimizer.sweeps import SweepExecutor
-from spolia.optimizer.tuned_flow import CORRECTED, FRESH, FinalScores, TunedFlow
+from spolia.optimizer.tuned_flow import CORRECTED, FRESH, Finalist, FinalScores, TunedFlow
 from spolia.run import Run
 from spolia.run.budget import Limiter
 from spolia.types import Query, Usage, digest_of
@@ -207,6 +207,8 @@ class Study:
         assert best.score is not None
         self._note_space()
         self._note_choice(board, best.number)
+        if on_fresh and best.on_front is False and len(objectives.best) > 1:
+            self._note_dominated(found)
         return TunedFlow(
             candidates.flows[best.number],
             best.point,
@@ -288,15 +290,38 @@ class Study:
             drawn, points = several(len(candidates.flows), "flow"), candidates.space.size
             self.notes.append(f"The space has {points:.2g} points, too many to list: {drawn} of it were drawn.")
 
-    def _note_choice(self, board: Board, best: int) -> None:
-        if board.excess([best])[0] > 0:
+    def _note_choice(self, board: Board, chosen: int) -> None:
+        if board.excess([chosen])[0] > 0:
             limits = " and ".join(map(str, self.plan.objectives.limits))
             self.notes.append(
                 f"No flow was found that keeps within {limits} on the questions that chose; this is the nearest."
             )
-        if board.is_constant:
-            n = len(self.plan.choosing)
+        best, n = self.plan.objectives.best, len(self.plan.choosing)
+        constant = board.constant[: len(best)]
+        if all(constant):
             self.notes.append(f"All flows score the same on the {n} questions; the first of the cheapest was taken.")
+            return
+        for measure, is_constant in zip(best, constant, strict=True):
+            if is_constant:
+                self.notes.append(f"{measure} is the same for all flows on the {n} questions that chose.")
+        if len(best) > 1 and (ties := len(board.tied(chosen)) - 1):
+            self.notes.append(
+                f"{several(ties, 'other flow')} tied with the chosen one in all objectives on the {n} questions that "
+                "chose; the first of the cheapest was taken."
+            )
+
+    def _note_dominated(self, finalists: Sequence[Finalist]) -> None:
+        """Say that a finalist beats the chosen flow on fresh questions, and which one does."""
+        means = np.array([[mean for _, mean in one.means] for one in finalists]) * self.plan.objectives.signs
+        means = np.round(means, 12)
+        better = (means >= means[0]).all(axis=1) & (means > means[0]).any(axis=1)
+        at = int(better.argmax())
+        rival = ", ".join(map("=".join, finalists[at].choices))
+        self.notes.append(
+            f"On the {len(self.plan.fresh)} fresh questions the chosen flow is not on the Pareto front: {rival} is "
+            "better in one measure and as good in the others. Only the questions that chose decide; more of them make "
+            "the choice surer."
+        )
 
 
 def refuse_another(path: Path, flow: Operator[Query, Any], plan: TuningPlan) -> None:
