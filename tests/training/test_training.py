@@ -166,6 +166,21 @@ def test_a_loss_that_is_no_number_and_too_few_questions_end_the_training(
     with pytest.raises(DataError, match="Of 0 questions none is left to train on"):
         train(Line(passages), [], tmp_path / "none")
 
+    class Refusing(Line):
+        def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
+            raise DataError("Too few.")
+
+    with pytest.raises(DataError, match=r"Too few\. Of \d+ questions: \d+ to train on, \d+ for validation"):
+        train(Refusing(passages), items, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+
+
+def test_a_split_that_leaves_few_questions_to_train_on_warns_and_says_what_to_do() -> None:
+    shared = [Item(f"q{at}", f"{at}?", gold=((f"p{at % 2}",),)) for at in range(30)]
+    assert "Give more questions, or ones that do not share gold passages." in QuestionSplit.of(shared).warnings[0]
+    apart = [Item(f"q{at}", f"{at}?", gold=((f"p{at}",),)) for at in range(60)]
+    assert not QuestionSplit.of(apart).warnings
+
 
 @pytest.mark.slow
 def test_other_weights_than_the_card_describes_are_refused(done: Trained, tmp_path: Path) -> None:

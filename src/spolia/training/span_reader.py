@@ -103,8 +103,9 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
         self.validation = self._examples(validation[:VALIDATED])
         if len(self.answered) < self.recipe.batch:
             raise DataError(
-                f"{len(self.answered)} of {len(items)} questions have an answer in their passage, and "
-                f"{self.recipe.batch} are needed at least. Give more questions, with `answers` and `gold_ids`."
+                f"Questions with an answer in their passage: {len(self.answered)} of {len(items)} to train on, and "
+                f"{self.recipe.batch} are needed at least. Give more questions, with `answers` and `gold_ids`; in a "
+                "table, the columns `answer` and `file`."
             )
         self.notes = [f"Trained on {len(self.answered)} questions with an answer, {len(self.unanswered)} without."]
         self.begin(seed)

@@ -46,6 +46,8 @@ PILOT_STEPS = 3
 PLANNED = 0.9
 """Share of a budget in time that is planned: later steps may take more than the first ones."""
 CURVE_POINTS = 50
+FEWEST = 8
+"""Questions to train on below which the card warns."""
 Told: TypeAlias = Callable[[int, int, float, float | None], None]
 """Gets each step: its number, of how many, its loss, the validation loss if it was computed."""
 
@@ -97,6 +99,15 @@ class QuestionSplit(Value):
             f"Of {several(total, 'question')}: {len(self.train)} to train on, {len(self.validation)} for validation, "
             f"{len(self.kept_apart)} kept apart for the score{shared}."
         )
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to do where few questions are left to train on."""
+        n = len(self.train)
+        if n >= FEWEST:
+            return []
+        more = "Give more questions" + (", or ones that do not share gold passages" if self.left_out else "")
+        return [f"Warning: only {several(n, 'question')} to train on, fewer than {FEWEST}: too few to rely on. {more}."]
 
     @property
     def ids(self) -> dict[str, list[str]]:
@@ -246,7 +257,10 @@ class _Training:
 
     def make_steps(self, told: Told) -> None:
         began = time.process_time()
-        self.part.prepare(self.split.train, self.split.validation, self.seed)
+        try:
+            self.part.prepare(self.split.train, self.split.validation, self.seed)
+        except DataError as error:
+            raise DataError(f"{error} {self.split.counts}") from error
         self.prepare_cpu_s = time.process_time() - began
         self.steps = self.most or self.part.steps  # some know it by the rows that they have prepared
         self._resume()
@@ -393,7 +407,7 @@ class _Training:
             "cost": {"prepare_cpu_s": round(self.prepare_cpu_s, 3), "steps_cpu_s": round(self.cpu_s, 3)},
             "versions": {"part": self.part.version, "python": platform.python_version()}
             | {name: version(name) for name in ("spolia", "numpy")},
-            "notes": [self.split.counts, *self._cut_short(), *self.part.notes],
+            "notes": [self.split.counts, *self.split.warnings, *self._cut_short(), *self.part.notes],
         }
 
 
@@ -406,6 +420,7 @@ def items_of(split: QuestionSplit) -> Iterator[Item]:
 def alone(folder: Path) -> Iterator[Path]:
     """The folder, for this process alone."""
     folder = folder.expanduser().resolve()
+    was_there = folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -417,6 +432,8 @@ def alone(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         os.close(descriptor)
+        if not was_there and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _note(log: UsageLog, split: QuestionSplit, found: Trained) -> None:

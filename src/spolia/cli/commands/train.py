@@ -106,6 +106,8 @@ def train(
 
     screen, source = Screen(json=given.json), DataSet(str(data))
     refuse_misspelt(given)
+    if source.columns:
+        screen.say(source.columns)
     items, apart = list(source.items(stored=given.store is not None)), _others(kept_apart, given.store)
     parts = parts_for(given, source, [*items, *(apart or ())], screen, web)
     runs.refuse_unpriced(given.budget_usd, [parts.llm])
@@ -239,5 +241,5 @@ def _show(screen: Screen, card: Any, out: Path) -> None:
             f"[{gain['low']:+.3f}, {gain['high']:+.3f}]"
         )
     for note in card["notes"]:
-        screen.say(note)
+        screen.say(note, "yellow" if note.startswith("Warning") else "dim")
     screen.say(f"Written: {out / 'flow.yaml'}. Use it: spolia ask QUESTION --flow {out / 'flow.yaml'} --store STORE")
