@@ -285,6 +285,17 @@ def test_a_configuration_of_autorag_is_tuned_as_it_is_and_its_trial_begins_the_s
     )
     again = spolia("tune", trial, "--data", data, "-o", out, "--json", "--objective", "SetR", "--budget", "60 rows")
     assert again.code == 2, again.err  # the folder holds a study of two measures
+    assert not (out / "autorag_best.yaml").exists()
+    edited = (out / "space.yaml").read_text() + "# mine\n"
+    (out / "space.yaml").write_text(edited)
+    more = ("tune", trial / "config.yaml", "--data", data, "-o")
+    assert spolia(*more, out, "--estimate").code == 0
+    refused = spolia(*more, out, "--seed", 5)
+    assert refused.code == 2
+    assert "is not overwritten" in refused.err
+    assert (out / "space.yaml").read_text() == edited
+    assert spolia(*more, data.parent / "estimated", "--estimate").code == 0
+    assert not (data.parent / "estimated").exists()
     warm = spolia("tune", trial, "--data", data, "-o", data.parent / "warm")
     assert warm.code == 0, warm.err
     assert "0.75" in warm.out
@@ -292,3 +303,24 @@ def test_a_configuration_of_autorag_is_tuned_as_it_is_and_its_trial_begins_the_s
     assert re.search(r"^ +SetR +ahead of the best +means", warm.out, re.M)  # the score is of the first measure
     asked = spolia("eval", data.parent / "warm" / "autorag_best.yaml", "--data", data, "--measures", "SetR", "--json")
     assert asked.code == 0, asked.err
+
+
+@pytest.mark.slow
+def test_questions_of_a_store_are_named_with_it_and_do_not_suit_the_simulated_reader(
+    spolia: Spolia, tmp_path: Path
+) -> None:
+    folder, store, table = tmp_path / "texts", tmp_path / "texts.spolia", tmp_path / "asked.csv"
+    folder.mkdir()
+    for at in range(6):
+        (folder / f"{at}.txt").write_text(f"Light {at} has {at} lamps at sea.")
+    table.write_text("question,file\n" + "".join(f"How many lamps has light {at}?,{at}.txt\n" for at in range(6)))
+    assert spolia("index", folder, "--store", store, "--no-vectors").code == 0
+    space = tmp_path / "space.yaml"
+    space.write_text("- BM25: {group: {use: chunks}}\n- Vary: {body: Cut, ranges: {top_k: [1, 3]}}\n")
+    asked = ("--data", table, "--store", store)
+    ran = spolia("tune", space, *asked, "--objective", "MRR", "-o", tmp_path / "tuned")
+    assert ran.code == 0, ran.err
+    assert f"best.yaml --data DATA --store {store}" in " ".join(ran.err.split())
+    refused = spolia("eval", "bm25", *asked, "--llm", "simulated")
+    assert refused.code == 2
+    assert "Give a folder with corpus.jsonl" in " ".join(refused.err.split())

@@ -1,14 +1,17 @@
 """A configuration or a trial of AutoRAG as the space of a study: what `spolia tune` makes of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from spolia.cli.experiments import SIMULATED
 from spolia.cli.model_profile import profile_of
 from spolia.cli.options import MeasuringOptions
 from spolia.cli.screen import Screen, one_line, table
+from spolia.errors import DataError
 from spolia.evaluation.data.json_lines import whole_files
 from spolia.optimizer.autorag.config import ImportedConfig, is_config, read_config
 from spolia.optimizer.autorag.modules import GivenModels
@@ -20,17 +23,18 @@ SPACE, BEST = "space.yaml", "autorag_best.yaml"
 
 @dataclass(frozen=True)
 class ImportedStudy(Value):
-    """What a configuration or a trial of AutoRAG gives to a study, written into the study's folder.
+    """What a configuration or a trial of AutoRAG gives to a study.
 
     Args:
-        space: the flow file of the space.
-        best: that of the pipeline which AutoRAG chose; empty for a configuration.
+        space: where the flow file of the space goes, in the study's folder.
+        best, best_text: the flow file of the pipeline which AutoRAG chose, and its text; empty for a configuration.
         prior: where that is in the space, if it is.
     """
 
     config: ImportedConfig
     space: Path
     best: Path | None = None
+    best_text: str = field(default="", repr=False)
     prior: tuple[Mapping[str, int], ...] = ()
     tried: tuple[TriedModule, ...] = field(default=(), repr=False)
 
@@ -46,6 +50,38 @@ class ImportedStudy(Value):
         ]
         return found | {"best": str(self.best), "chosen": chosen}
 
+    @contextmanager
+    def as_file(self) -> Iterator[str]:
+        """The space as a flow file outside the study's folder, which the study may yet refuse."""
+        with TemporaryDirectory() as folder:
+            path = Path(folder, SPACE)
+            path.write_text(self.config.text, "utf-8")
+            yield str(path)
+
+    def refuse_overwriting(self) -> None:
+        """Refuse a folder whose files differ from what would be written there: somebody edited them."""
+        for path, text in self._files():
+            if path.exists() and path.read_text("utf-8", "replace") != text:
+                raise DataError(
+                    f"{path} differs from what this configuration gives, and is not overwritten. To tune the space "
+                    f"that is there: spolia tune {self.space} --data DATA -o OTHER. To tune the configuration, name "
+                    "another folder: -o OTHER."
+                )
+
+    def write(self, screen: Screen) -> None:
+        """Write the flow files into the study's folder."""
+        self.refuse_overwriting()
+        for path, text in self._files():
+            with whole_files(path) as (part,):
+                part.write_text(text, "utf-8")
+        screen.say(f"Written: {self.space}, the space as a flow file.")
+        if self.best is not None:
+            screen.say(f"Written: {self.best}, the pipeline that AutoRAG chose.")
+
+    def _files(self) -> list[tuple[Path, str]]:
+        best = [] if self.best is None else [(self.best, self.best_text)]
+        return [(self.space, self.config.text), *best]
+
 
 def imported_study(screen: Screen, space: str, out: Path, given: MeasuringOptions) -> ImportedStudy | None:
     """The study at the path of a space, if AutoRAG wrote it; None for a space of Spolia."""
@@ -55,23 +91,18 @@ def imported_study(screen: Screen, space: str, out: Path, given: MeasuringOption
     profile = profile_of(given.profile_file).options()
     llm, reranker = given.llm or profile.get("llm", ""), given.reranker or profile.get("reranker", "")
     models = GivenModels(llm=bool(llm), scorer=bool(reranker), judge=bool(llm) and llm != SIMULATED)
-    out.mkdir(parents=True, exist_ok=True)
     if is_trial(path):
         trial = read_trial(path, models)
         point = trial.point
-        found = ImportedStudy(trial.space, out / SPACE, out / BEST, () if point is None else (point,), trial.tried)
-        with whole_files(out / BEST) as (part,):
-            part.write_text(trial.best.text, "utf-8")
+        prior = () if point is None else (point,)
+        found = ImportedStudy(trial.space, out / SPACE, out / BEST, trial.best.text, prior, trial.tried)
         _show(screen, trial.tried)
         where = "the search begins with it" if point is not None else "the space as it is read here does not hold it"
-        screen.say(f"Written: {out / BEST}, the pipeline that AutoRAG chose; {where}.")
+        screen.say(f"The pipeline that AutoRAG chose: {where}.")
     else:
         found = ImportedStudy(read_config(path, models), out / SPACE)
-    with whole_files(found.space) as (part,):
-        part.write_text(found.config.text, "utf-8")
     for note in found.config.notes:
         screen.say(f"AutoRAG: {one_line(note, 400)}", "yellow")
-    screen.say(f"Written: {found.space}, the space as a flow file.")
     return found
 
 

@@ -261,9 +261,15 @@ def real_model(given: QuestionOptions) -> LanguageModel | None:
 
 def simulated_reader(given: QuestionOptions, data: DataSet, items: Sequence[Item]) -> LanguageModel:
     """The reader that knows the gold of these questions, and errs as the options say."""
+    from spolia.evaluation.data.formats.table import QuestionTable
     from spolia.evaluation.simulation.profile import profile_named
     from spolia.evaluation.simulation.reader import SimulatedReader
 
+    if isinstance(data.written, QuestionTable):
+        raise DataError(
+            f"{data.path} has no passages, and the simulated reader reads them from the data, not from a store. Give a "
+            "folder with corpus.jsonl and questions.jsonl, or a language model: --llm URL."
+        )
     return SimulatedReader.of(data, items, profile_named(given.profile or IDEAL), given.seed)
 
 

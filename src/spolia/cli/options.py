@@ -238,7 +238,8 @@ class QuestionOptions(RerankOptions):
         option(
             "--llm URL",
             "Base URL of an OpenAI-compatible API; its key is read from OPENAI_API_KEY. `simulated`: a reader that "
-            "answers from the gold as far as its prompts hold it, to measure retrieval and orchestration.",
+            "answers from the gold as far as its prompts hold it, to measure retrieval and orchestration; needs "
+            "data with `corpus.jsonl`.",
         ),
     ] = ""
     model: ModelName = ""

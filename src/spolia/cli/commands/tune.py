@@ -1,7 +1,9 @@
 """`spolia tune`: the best flow of a space on your own questions."""
 
 import json
+import shlex
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,8 +107,8 @@ def tune(given: TuningOptions) -> Exit:
     """Choose the best flow of a space on your own questions, within a budget.
 
     The questions of the parts `tune` and `select` choose, those of `report` give the score, with a bound on the regret
-    to the other finalists; below 200 questions all choose, and the score is corrected for that. Scores are
-    kept as they are computed: after a kill, the same command continues.
+    to the other finalists; below 200 questions and with one objective, all choose, and the score is corrected
+    for that. Scores are kept as they are computed: after a kill, the same command continues.
     """
     screen = Screen(json=given.json)
     read = [Path(given.space), given.data, *(folder / RESULT for folder in given.warm or ())]
@@ -118,37 +120,43 @@ def tune(given: TuningOptions) -> Exit:
     from spolia.cli.tuning_run import TuningRun
 
     study = imported_study(screen, given.space, given.out, given)
-    space, objective, how = _search_of(given, study)
+    objective, how = _search_of(given, study)
     running = TuningRun(screen, given.data, given)
     if given.estimate:
-        running.tuning_estimated(space, objective, given.out, **how)
+        with nullcontext(given.space) if study is None else study.as_file() as space:
+            running.tuning_estimated(space, objective, given.out, **how)
         return Exit.DONE
+    if study is not None:
+        study.refuse_overwriting()
     prior = [*(study.prior if study else ()), *(point for folder in given.warm or () for point in _points(folder))]
     how |= {"seed": given.seed, "prior": prior, "cold": given.cold}
     how |= {"workers": given.workers, "processes": given.processes}
-    found, files = running.tuned(space, objective, given.out, **how)
+    with nullcontext(given.space) if study is None else study.as_file() as space:
+        found, files = running.tuned(space, objective, given.out, **how)
+    if study is not None:
+        study.write(screen)
     result = _written(found, files, given.out)
     if given.llm == "simulated":
         result = {"simulated": True, **result}
     if study is not None:
         result = {**result, "autorag": study.json()}
     screen.give(**result)
-    _show(screen, found, given.out)
+    _show(screen, found, given)
     if found.is_cut_short or found.excluded:
         return Exit.PARTLY
     _finish(finished, result, given.out)
     return Exit.DONE
 
 
-def _search_of(given: TuningOptions, study: "ImportedStudy | None") -> tuple[str, str, dict[str, Any]]:
-    """Space, objective and settings of the search. Options override AutoRAG's configuration; limits of both hold."""
+def _search_of(given: TuningOptions, study: "ImportedStudy | None") -> tuple[str, dict[str, Any]]:
+    """Objective and settings of the search. Options override AutoRAG's configuration; limits of both hold."""
     how: dict[str, Any] = {"budget": given.budget or None, "strategy": given.strategy or None}
     if study is None:
-        return given.space, given.objective or OBJECTIVE, how | {"under": given.under or (), "combine": "front"}
+        return given.objective or OBJECTIVE, how | {"under": given.under or (), "combine": "front"}
     config, under = study.config, [*study.config.under, *(given.under or ())]
     if given.objective:
-        return str(study.space), given.objective, how | {"under": under, "combine": "front"}
-    return str(study.space), config.objective or OBJECTIVE, how | {"under": under, "combine": config.combine}
+        return given.objective, how | {"under": under, "combine": "front"}
+    return config.objective or OBJECTIVE, how | {"under": under, "combine": config.combine}
 
 
 def _finish(finished: FinishedStudy, result: Mapping[str, Any], out: Path) -> None:
@@ -196,7 +204,7 @@ def _points(folder: Path) -> list[dict[str, int]]:
         ) from error
 
 
-def _show(screen: Screen, found: "TunedFlow", out: Path) -> None:
+def _show(screen: Screen, found: "TunedFlow", given: TuningOptions) -> None:
     from spolia.evaluation.experiment.comparison import amount
 
     unit = found.is_share
@@ -227,4 +235,5 @@ def _show(screen: Screen, found: "TunedFlow", out: Path) -> None:
         screen.say(f"Left out: {one_line(choices, 80)}, since {one_line(why, 300)}", "yellow")
     for note in found.notes:
         screen.say(note, "yellow")
-    screen.say(f"Written: {out / BEST}. Serve it, or measure it: spolia eval {out / BEST} --data DATA")
+    best, store = given.out / BEST, f" --store {shlex.quote(given.store)}" if given.store else ""
+    screen.say(f"Written: {best}. Serve it, or measure it: spolia eval {best} --data DATA{store}")
