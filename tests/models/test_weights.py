@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from spolia.errors import WeightsError
 from spolia.models import file_hash, hub
 from spolia.models.local.address import config_of
 from spolia.models.onnx import safetensors, weights
+from spolia.models.trained_weights import refuse_changed
 
 
 @pytest.fixture(autouse=True)
@@ -204,3 +206,43 @@ def test_a_config_that_is_no_object_of_json_is_refused(tmp_path: Path, written: 
     (tmp_path / "config.json").write_bytes(written)
     with pytest.raises(WeightsError, match=r"config\.json .*Fetch the model again"):
         config_of(str(tmp_path), "")
+
+
+def tuned(folder: Path, *files: str, **card: Any) -> Path:
+    """A folder of a tuned model, whose card names these files."""
+    folder.mkdir()
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        (folder / name).write_text(name)
+    known = {name: hashlib.sha256(name.encode()).hexdigest() for name in files}
+    (folder / "card.json").write_text(json.dumps({"part": "lm", "sha256": "0", "files": known} | card))
+    return folder
+
+
+def test_a_tuned_model_is_refused_whose_card_is_damaged_or_does_not_name_what_is_loaded(tmp_path: Path) -> None:
+    tensors, *others = names = ("model.safetensors", "config.json", "tokenizer.json")
+    (tmp_path / "none").mkdir()
+    refuse_changed(tmp_path / "none", tensors)
+    refuse_changed(tuned(tmp_path / "older", tensors), tensors)
+    folder = tuned(tmp_path / "whole", *names)
+    refuse_changed(folder, tensors)
+    for name in ("chat_template.jinja", "adapter_config.json", "adapter_model.safetensors"):
+        (folder / name).write_text("{}")
+        with pytest.raises(WeightsError, match=f"{name} is not named in the card"):
+            refuse_changed(folder, tensors)
+        (folder / name).unlink()
+    for name in others:
+        (folder / name).write_text("{}")
+        with pytest.raises(WeightsError, match=f"{name} is not the file that its card describes"):
+            refuse_changed(folder, tensors)
+        (folder / name).write_text(name)
+    damaged: list[dict[str, Any]] = [{"sha256": None}, {"files": {}}, {"files": None}, {"part": 1}]
+    for number, card in enumerate(damaged):
+        with pytest.raises(WeightsError, match="is not a card of trained weights"):
+            refuse_changed(tuned(tmp_path / f"{number}", *names, **card), tensors)
+    (folder / "card.json").write_text('{"part": "lm"')
+    with pytest.raises(WeightsError, match="is not a card of trained weights"):
+        refuse_changed(folder, tensors)
+    (folder / "card.json").unlink()
+    (folder / "card.json").mkdir()
+    with pytest.raises(WeightsError, match="cannot be read"):
+        refuse_changed(folder, tensors)

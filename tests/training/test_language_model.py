@@ -88,6 +88,7 @@ def test_a_model_learns_the_replies_of_its_rows_and_a_killed_training_ends_alike
     assert not (tmp_path / "again" / "checkpoints").exists()
     with pytest.raises(DataError, match="holds another training: a lm, seed 3"):
         tune(*again, steps=12, seed=4)
+    assert {"model.safetensors", "config.json", "tokenizer.json"} <= set(resumed.card["files"])
     own = tmp_path / "again" / "model.safetensors"
     own.write_bytes(own.read_bytes()[:-1] + b"x")
     with pytest.raises(WeightsError, match=r"model.safetensors is not the file that its card describes"):

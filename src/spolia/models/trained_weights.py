@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 CARD, JSON, TENSORS = "card.json", "weights.json", "weights.safetensors"
+TENSORS_SUFFIX = ".safetensors"
+LOADED = (TENSORS_SUFFIX, ".json", ".jinja", ".txt", ".model")
 SHIPPED = Path(__file__).with_name("shipped")
 LARGEST_JSON = 1 << 24
 """Bytes of weights in JSON, at most: 16 MiB. Larger ones are tensors."""
@@ -132,16 +135,28 @@ def _marks(named: str) -> frozenset[bytes]:
 def refuse_changed(folder: Path, name: str) -> None:
     """Raise WeightsError where files of weights are not those that the card of a folder describes.
 
-    The card of a language model has `files`; that of another part has the hash of one file, here of this name. A folder
-    without such a card passes: it holds a model that was not trained here.
+    The card of a language model has `files`, and the folder nothing else that is loaded; the card of another part has
+    the hash of one file, here of this name. A folder without a card passes: its model was not trained here.
     """
-    try:
-        card = _card(folder)
-    except WeightsError:
+    if not os.path.lexists(folder / CARD):
         return
-    files = card.get("files")
-    for file, known in (files if isinstance(files, dict) else {name: card["sha256"]}).items():
+    card = _card(folder)
+    files = card.get("files", {name: card["sha256"]})
+    if not isinstance(files, dict) or not files:
+        raise WeightsError(f"{folder / CARD} is not a card of trained weights (it names no files). {_AGAIN}")
+    for file, known in files.items():
         _compare(folder / file, known)
+    if "files" in card:
+        older = all(file.endswith(TENSORS_SUFFIX) for file in files)  # its card names tensors only
+        for one in loaded(folder):
+            if one not in files and (one.endswith(TENSORS_SUFFIX) or not older):
+                raise WeightsError(f"{folder / one} is not named in the card of its folder. Delete the file. {_AGAIN}")
+
+
+def loaded(folder: Path) -> list[str]:
+    """The files of a language model that are read when it is loaded, by their place in its folder."""
+    found = (one for where in ("*", "additional_chat_templates/*") for one in folder.glob(where) if one.is_file())
+    return sorted(one.relative_to(folder).as_posix() for one in found if one.suffix in LOADED and one.name != CARD)
 
 
 def _compare(path: Path, known: str) -> Path:

@@ -32,7 +32,7 @@ from spolia.models.local.address import (
     transformers,
 )
 from spolia.models.local.language_model import LocalModel
-from spolia.models.trained_weights import CARD
+from spolia.models.trained_weights import CARD, loaded
 from spolia.training.rows import FIELDS, Row, read_rows, reward
 from spolia.training.training import CURVE_POINTS, KEPT_AT_MOST, KEPT_EVERY_S, Told, alone, as_json, finished_card
 from spolia.types import Message, Prompt, Value, digest_of
@@ -284,8 +284,7 @@ class _Tuning:
         tokenizer.save_pretrained(self.folder)
 
     def _write_card(self, rows: int, left_out: int, cost: Mapping[str, Any]) -> dict[str, Any]:
-        files = sorted(self.folder.glob("*.safetensors"))
-        hashes = {file.name: hash_of(file) for file in files}
+        hashes = {file: hash_of(self.folder / file) for file in loaded(self.folder)}
         every = max(1, self.steps // CURVE_POINTS)
         packages = ("spolia", "torch", "transformers", "trl", "peft", "accelerate", "datasets")
         card = {
