@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -285,6 +285,28 @@ def test_a_server_that_drips_is_cut_at_the_deadline() -> None:
         pytest.raises(ModelUnavailable, match="deadline_s"),
     ):
         model(server.url, deadline_s=0.4).generate(PROMPT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [(b"", b"0"), (b"0\r\n", b"X: a\r\n")], ids=["size", "trailers"])
+def test_a_complete_reply_is_not_lost_where_the_server_drips_its_end(end: tuple[bytes, bytes]) -> None:
+    events = (b'data: {"choices":[{"delta":{"content":"one"},"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n")
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    def serve() -> None:
+        with listening.accept()[0] as one, suppress(OSError):
+            one.recv(65_536)
+            one.sendall(head + b"".join(b"%x\r\n%s\r\n" % (len(event), event) for event in events) + end[0])
+            while True:
+                one.sendall(end[1])
+                time.sleep(0.02)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve)
+        server.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        assert model(url, deadline_s=1.0).generate(PROMPT, on_text=lambda text: None).text == "one"
+        server.join()
 
 
 @pytest.mark.slow

@@ -25,6 +25,8 @@ from spolia.errors import Cancelled, EgressFailed, EgressLate, EgressRefused
 Response: TypeAlias = BaseHTTPResponse
 _PIECE = 65_536
 RELEASE_S = 0.05
+ENDED = "ended"
+"""Why a connection is cut whose reply is complete."""
 LARGER = "Write a larger largest_bytes if it has an end."
 
 
@@ -98,18 +100,21 @@ def release(response: Response, within_s: float = RELEASE_S) -> None:
 
     A server that does not end it within `within_s` seconds loses the connection, and nobody waits longer.
     """
-    until = time.monotonic() + within_s
-    if (socket := getattr(response.connection, "sock", None)) is not None:
-        socket.settimeout(within_s)  # each request sets its own
-    with suppress(HTTPError):
-        while response.read1(_PIECE) and time.monotonic() < until:
+    line = under_way.line
+
+    def cut() -> None:
+        if response.connection is not None:  # it may serve another request already
+            line.cut(ENDED)
+
+    with suppress(HTTPError), clocks.clock.at(time.monotonic() + within_s, cut):
+        while response.read1(_PIECE):
             pass
 
 
 def _raise_if_cut(line: RequestSocket, error: Exception | None) -> None:
     if line.cut_by == "cancel":
         raise Cancelled("The run was cancelled while a server was answering.") from error
-    if line.cut_by:
+    if line.cut_by not in ("", ENDED):
         raise EgressLate("no complete reply before the deadline. Write a larger deadline_s.") from error
 
 
