@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from time import monotonic, time
@@ -169,3 +171,17 @@ def test_a_clock_that_is_set_back_delays_no_job_and_no_lease_that_goes_on_is_bel
     assert sorted(one.id for one in queue.claim("w", 3)) == [2, 3]
     put(queue, 1)
     assert len(queue.claim("w")) == 1
+
+
+def test_cleaning_waits_for_no_reader_and_says_that_it_is_to_be_done_again(tmp_path: Path) -> None:
+    table = SqliteTable(tmp_path / "jobs.db")
+    JobQueue(table).put([NewJob("add", {})], [BytesIO(b"a secret")])
+    with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM jobs").fetchall()
+        JobQueue(table).put([NewJob("add", {})])
+        assert not table.clean()
+        reader.execute("COMMIT")
+    assert table.clean()
+    assert not (tmp_path / "jobs.db-wal").read_bytes()
+    table.close()

@@ -8,7 +8,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -17,7 +19,7 @@ from spolia.indexing.splitters.text_units import Sentences
 from spolia.models import EmbeddingModel
 from spolia.services import publisher
 from spolia.services.documents import Documents
-from spolia.stores import HNSW, Embedding, Exact, files, materialise
+from spolia.stores import HNSW, Embedding, Exact, files, materialise, staging
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.open_store import forget
 from spolia.testing.server import OpenAIServer, Received, ServedReply
@@ -155,6 +157,45 @@ def test_a_change_waits_for_a_model_that_is_away(
     documents.publish()
     assert states(documents, task) == [("done", "")]
     assert hits(documents, model, MOON)[f"a.md {MOON}"] == 1
+
+
+@pytest.mark.parametrize("documents", ["folder"], indirect=True)
+def test_a_model_that_is_away_holds_up_no_other_change(
+    documents: Documents, model: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "RETRY_S", 0.0)
+    model.reply = ServedReply(status=503)
+    (task,) = documents.reparse(["a.md"], "embed")
+    others = [documents.delete("b.md"), documents.add("c.md", SALT.encode())]
+    documents.publish()
+    assert states(documents, *others) == [("done", "")] * 2
+    assert states(documents, task)[0][0] == "waiting"
+
+
+@pytest.mark.parametrize("documents", ["folder"], indirect=True)
+def test_only_what_was_read_out_of_a_document_is_embedded_with_it(documents: Documents, model: Changing) -> None:
+    file = BytesIO()
+    with ZipFile(file, "w") as made:
+        made.writestr("in.md", "Newts swim.")
+    documents.add("a.zip", file.getvalue())
+    documents.add("a.zip/other.md", b"Owls fly.")
+    documents.publish()
+    assert model.embedded() == ["Newts swim.", "Owls fly."]
+    documents.reparse(["a.zip"], "embed")
+    documents.publish()
+    assert model.embedded() == ["Newts swim."]
+
+
+@pytest.mark.parametrize("documents", ["folder"], indirect=True)
+def test_a_failure_says_how_many_documents_have_new_vectors(
+    documents: Documents, model: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "TEXTS_AT_ONCE", 1)
+    answered = iter([ServedReply()])
+    monkeypatch.setattr(model, "next_for", lambda request: next(answered, ServedReply(dimension=12)))
+    (task, _) = documents.reparse(["b.md", "c.md"], "embed")
+    documents.publish()
+    assert "Documents embedded again: 1; the others keep their vectors." in states(documents, task)[0][1]
 
 
 @pytest.mark.parametrize("documents", ["graph", "postgres"], indirect=True)

@@ -105,6 +105,8 @@ WORK, SERVICE, WORKER, CALLBACK = "work", "service", "worker", "callback"
 has ended, if its payload has a `callback`."""
 MOST_LOG_BYTES = 64 << 20
 """Of SQLite's log, between transactions."""
+BUSY_S = 60
+"""How long SQLite waits for who writes."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,8 @@ class JobTable(Protocol):
     def ask(self, statement: str, rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
         """What a statement returns for each row of values, in their order."""
 
-    def clean(self) -> None:
-        """Let go of bytes that were deleted."""
+    def clean(self) -> bool:
+        """Let go of bytes that were deleted; False if others read them now, so that it is to be called again."""
 
 
 class SqliteTable:
@@ -177,7 +179,7 @@ class SqliteTable:
 
     def __init__(self, file: Path) -> None:
         self._lock = RLock()
-        self._connection = sqlite3.connect(file, timeout=60, isolation_level=None, check_same_thread=False)
+        self._connection = sqlite3.connect(file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = WAL", f"journal_size_limit = {MOST_LOG_BYTES}", "secure_delete = ON"):
             self._connection.execute(f"PRAGMA {setting}")
         with self.transaction():
@@ -205,9 +207,14 @@ class SqliteTable:
         now = time.time()
         return [found for row in rows for found in self._connection.execute(statement, {**row, "now": now})]
 
-    def clean(self) -> None:
+    def clean(self) -> bool:
         with self._lock:
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._connection.execute("PRAGMA busy_timeout = 0")  # who waits here holds up every request
+            try:
+                (is_busy, *_) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000}")
+        return not is_busy
 
     def close(self) -> None:
         self._connection.close()

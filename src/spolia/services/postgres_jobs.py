@@ -52,9 +52,10 @@ class PostgresTable:
                     break
         return found
 
-    def clean(self) -> None:
+    def clean(self) -> bool:
         with self._lock:
             self._connection.execute("VACUUM attachments")
+        return True
 
     def close(self) -> None:
         self._connection.close()

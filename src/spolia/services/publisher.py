@@ -80,7 +80,8 @@ class Publisher:
         self.definition, self.readers, self.known = definition, by_suffix(readers), tuple(known)
         self.queue = queue or JobQueue(table_of(corpus))
         self.callbacks = Callbacks(self.queue, corpus.backend.folder, callback_hosts)
-        self._came, self._is_loose, self._forget_at = threading.Event(), True, 0.0
+        self._came, self._forget_at = threading.Event(), 0.0
+        self._is_loose, self._is_clean = True, False
 
     def publish(self, limit: int = TOGETHER) -> int:
         """Commit the changes that wait, together; how many."""
@@ -131,8 +132,9 @@ class Publisher:
         """Join what many commits have left in small pieces; forget tasks that ended `KEPT_S` ago."""
         if self._is_loose:
             compact_all(self.corpus.backend, self.corpus.latest().manifests, self.corpus.wait_s)
-            self.queue.table.clean()
-            self._is_loose = False
+            self._is_loose, self._is_clean = False, False
+        if not self._is_clean:
+            self._is_clean = self.queue.table.clean()
         if (now := time.monotonic()) >= self._forget_at:
             self._forget_at = now + FORGET_S
             self.queue.forget(KEPT_S)
@@ -269,14 +271,15 @@ def _declared(schema: Schema, metas: Iterable[Mapping[str, Scalar]]) -> tuple[Fi
 
 def _rounds(claims: Sequence[Claim]) -> Iterator[list[Claim]]:
     """Changes that can be committed together: of each document up to the one that makes it again, whose failure is
-    none of those after it."""
+    none of those after it. Those that embed again are apart: an embedder that is away holds up no other change."""
     while claims:
         ended, now, later = set[str](), list[Claim](), list[Claim]()
         for one in claims:
             (later if (name := one.payload["name"]) in ended else now).append(one)
             if one.kind in get_args(Reparse):
                 ended.add(name)
-        yield now
+        for are_embedded in (False, True):
+            yield [one for one in now if (one.kind == "embed") is are_embedded]
         claims = later
 
 

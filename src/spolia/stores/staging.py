@@ -682,10 +682,10 @@ class Reembedding(Staging):
         self._lot: list[str] = []
         self._found: dict[str, list[tuple[Sequence[bytes], Any]]] = {}
 
-    def lots(self, uris: Iterable[str]) -> Iterator[list[str]]:
-        """The documents of sources, and of what is in these, some at a time: these are the ones to be embedded."""
+    def lots(self, documents: Iterable[str]) -> Iterator[list[str]]:
+        """Documents, some at a time: these are the ones to be embedded."""
         texts = 0
-        for document in self.access_lists(uris):
+        for document in documents:
             with self._reading():
                 texts += self._one(sql.COUNT_NODES_OF, (document,))[0]
             self._lot.append(document)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spolia.stores.corpus import NodeGroup
     from spolia.stores.definition import Transform
     from spolia.stores.lexical.analysis import Analyzer
+    from spolia.stores.staging import Staging
     from spolia.types import Scalar
 
 
@@ -238,15 +239,16 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
 
 
 def embed_again(corpus: Corpus, uris: Iterable[str], wanted: RequestedGroups, workers: Executor | None = None) -> None:
-    """Embed the texts of sources again, although they have vectors, and put the new vectors in the place of these.
+    """Embed the texts of sources, and of what was read out of these, again, although they have vectors, and put the new
+    vectors in the place of these.
 
     A text has one vector by an embedder: it is replaced in all documents that have the text. Some documents are
-    published together, and never a part of one.
+    published together, and never a part of one. What was published before a failure has its new vectors.
 
     Raises:
         GroupError: an embedder of the store is not known here.
         ModelError: an embedder failed. What was not published keeps its vectors.
-        StoreError: an embedder gives vectors of another dimension.
+        StoreError: an embedder gives vectors of another dimension; says how many documents were embedded again before.
         DocumentError: a picture cannot be embedded.
     """
     from spolia.indexing.sync.groups import behind
@@ -262,18 +264,34 @@ def embed_again(corpus: Corpus, uris: Iterable[str], wanted: RequestedGroups, wo
         for build in builds:
             if len(build.embedders) < len(staging.manifests[build.group].embeddings):
                 raise GroupError(dict(behind(builds))[build.group])
-        for _ in staging.lots(uris):
+        done = 0
+        for lot in staging.lots(_documents_of(staging, uris)):
             try:
                 unread = embed(staging, builds, embedded=prefetch.embedded)
             except OtherDimension as error:
                 raise StoreError(
-                    "The model gives vectors of another dimension than the store's, which could not be compared. None "
-                    "was replaced. Serve the former model again, or build the group with the new one: "
+                    "The model gives vectors of another dimension than the store's, which could not be compared. "
+                    f"Documents embedded again: {done}; the others keep their vectors. "
+                    "Serve the former model again, or build the group with the new one: "
                     "materialise([corpus.group(NAME, Definition(…, embeddings=(Embedding(…),)))], rebuild=True)."
                 ) from error
             if unread:
                 raise DocumentError(unread[0].reason)
             staging.replace()
+            done += len(lot)
+
+
+def _documents_of(staging: Staging, uris: Iterable[str]) -> list[str]:
+    """The documents of sources and of what was read out of these, but not of sources whose names only begin so."""
+    from spolia.indexing.sync.report import container_of
+
+    asked = set(uris)
+    rows = staging.sources(staging.stamps(asked))
+
+    def is_asked(uri: str) -> bool:
+        return uri in asked or (uri in rows and is_asked(container_of(rows[uri])))
+
+    return list(dict.fromkeys(row.document for uri, row in rows.items() if row.document and is_asked(uri)))
 
 
 def refuse_swapped(sources: object, corpus: object) -> None:
