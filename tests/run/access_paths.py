@@ -288,6 +288,7 @@ def calls(
         "vectors": [vectors],
         "filter": [filter],
         "every": [False],
+        "late": [False, True],
         "among": [None],
         "keys": [keys],
         "found": [[(key, 1.0) for key in keys]],
