@@ -181,5 +181,5 @@ def test_an_answer_is_looked_for_where_the_question_says() -> None:
     assert unanswered.spans == ()
     assert example_of(Item("q", "Who?", ("Nobody there",), (("moon",),)), PASSAGES) is None
     assert example_of(Item("q", "Who?", ("Newton",), (("elsewhere",),)), PASSAGES) is None
-    with pytest.raises(DataError, match="1 of 2 questions"):
+    with pytest.raises(DataError, match="1 of 2 to train on, and 16 are needed"):
         SpanReaderTrainer(Corpus("none").group(), None, PASSAGES).prepare([ITEMS[0], WITHOUT], (), 0)

@@ -54,9 +54,9 @@ class ImportedStudy(Value):
     def as_file(self) -> Iterator[str]:
         """The space as a flow file outside the study's folder, which the study may yet refuse."""
         with TemporaryDirectory() as folder:
-            path = Path(folder, SPACE)
-            path.write_text(self.config.text, "utf-8")
-            yield str(path)
+            with whole_files(Path(folder, SPACE)) as (part,):
+                part.write_text(self.config.text, "utf-8")
+            yield str(Path(folder, SPACE))
 
     def refuse_overwriting(self) -> None:
         """Refuse a folder whose files differ from what would be written there: somebody edited them."""
