@@ -315,11 +315,12 @@ class Study:
         means = np.array([[mean for _, mean in one.means] for one in finalists]) * self.plan.objectives.signs
         means = np.round(means, 12)
         better = (means >= means[0]).all(axis=1) & (means > means[0]).any(axis=1)
-        at = int(better.argmax())
-        rival = ", ".join(map("=".join, finalists[at].choices))
+        if not better.any():
+            return  # it was behind by rounding alone
+        rival = ", ".join(map("=".join, finalists[int(better.argmax())].choices))
         self.notes.append(
-            f"On the {len(self.plan.fresh)} fresh questions the chosen flow is not on the Pareto front: {rival} is "
-            "better in one measure and as good in the others. Only the questions that chose decide; more of them make "
+            f"On the {len(self.plan.fresh)} fresh questions the chosen flow is not on the Pareto front: {rival} is as "
+            "good in all measures, and better in at least one. Only the questions that chose decide; more of them make "
             "the choice surer."
         )
 

@@ -536,7 +536,7 @@ class SufficiencyTuning(FineTuning[list[LabelledText]]):
         return functional.binary_cross_entropy_with_logits(found, truth)
 
     def probabilities(self, rows: Sequence[tuple[str, str]]) -> list[float]:
-        """That the chain suffices, by the model as it is now."""
+        """Of each chain, how likely it suffices by the present weights."""
         with torch.no_grad():
             found = [self.scores(rows[at : at + self.recipe.batch]) for at in range(0, len(rows), self.recipe.batch)]
         return torch.cat(found).double().sigmoid().tolist() if found else []

@@ -144,7 +144,7 @@ def reviewed(path: Path, items: Iterable[Item]) -> Review:
     exactly once, which `spolia eval` checks.
 
     Raises:
-        DataError: a row names none of these questions, has no text, or `accept` is neither yes nor no.
+        DataError: a row names none of these questions, has no text, or something other than yes and no in `accept`.
     """
     if path.suffix.lower() not in READERS:
         raise DataError(f"{path} is not a table. Write a review as one of: {', '.join(READERS)}.")

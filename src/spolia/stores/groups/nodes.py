@@ -257,7 +257,7 @@ def split(document: Document, builds: Sequence[GroupBuild]) -> CutPieces:
     found: dict[str, Sequence[Pieces]] = {}
     one = GroupNodes(document, lambda group: ())
     for build in builds if len(document.text) <= LISTED else ():
-        with suppress(Exception):  # whoever makes the nodes finds out too, and tells it
+        with suppress(Exception):  # the one who makes the nodes meets it too, and reports it
             parts = one.parts(build)
             transform = cast(Splitter, build.transform)
             found[build.group] = pieces = [tuple(transform.pieces(part)) for part in parts]

@@ -173,7 +173,7 @@ class PostgresSession:
 def _is_at_its_end(descriptor: int) -> bool:
     """Whether the other side has closed a connection; nothing is read from it."""
     asked = select.poll()
-    asked.register(descriptor, getattr(select, "POLLRDHUP", 0))  # POLLHUP and POLLERR are told anyway
+    asked.register(descriptor, getattr(select, "POLLRDHUP", 0))  # POLLHUP and POLLERR come unasked
     return bool(asked.poll(0))
 
 
