@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import Any, ClassVar
 from zlib import compress, crc32
 
@@ -18,13 +19,15 @@ from spolia.errors import BudgetSpent, DataError, DocumentError, MeasureError, N
 from spolia.evaluation.data.dataset import DataSet, part_of
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.results import Latency
 from spolia.evaluation.experiment.score_store import ANSWER, HEAD, NAME, SCORES, STEPS, ScoreStore, _unpacked
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Result
 from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.report import tables
 from spolia.evaluation.report.tables import in_slices
 from spolia.generation.reader import Reader
-from spolia.journal import Cache
+from spolia.journal import Cache, Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Budget, Run
@@ -209,15 +212,44 @@ def test_the_first_question_is_kept_apart_from_the_times() -> None:
     assert 0 < (latency.p50_s or 0) <= (latency.p95_s or 0)
 
 
-def test_a_time_from_the_cache_is_no_time() -> None:
-    @step(cached=True)
-    def slow(query: Query) -> Ranking:
-        return finds_all(query)
+@step(cached=True)
+def slow(query: Query) -> Ranking:
+    sleep(0.03)
+    return finds_all(query)
 
-    cache = Cache()
-    Experiment(slow, ITEMS, MEASURES).run(run=Run(cache=cache))
-    latency = Experiment(slow, ITEMS, MEASURES).run(run=Run(cache=cache)).flows[0].latency
-    assert (latency.n, latency.p50_s, latency.cached) == (0, None, 9)
+
+@step
+def first(ranking: Ranking) -> Ranking:
+    sleep(0.01)
+    return ranking.cut(1)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_step_that_two_flows_share_runs_once_and_counts_its_time_for_both(threads: int) -> None:
+    run = Run(cache=Cache(), threads=threads)
+    report = Experiment({"slow": slow, "first": slow >> first}, ITEMS, MEASURES).run(run=run)
+    assert next(run.executed[type(slow)]) == 10
+    one, other = (flow.latency for flow in report.flows)
+    assert (one.n, other.n, one.cached, other.cached) == (9, 9, 0, 0)
+    assert 0.03 <= (one.p50_s or 0) < 0.04 <= (other.p50_s or 0) < 0.07
+    assert "≥" not in tables.markdown(report)
+
+
+def test_of_a_step_that_an_earlier_run_computed_only_the_rest_is_timed(tmp_path: Path) -> None:
+    def latency(flow: Operator[Query, Ranking], **how: Any) -> Latency:
+        with Runs(tmp_path / "runs.db") as runs:
+            found = Experiment(flow, ITEMS, MEASURES).run(run=Run(cache=Cache(runs.database, **how)))
+        text = tables.markdown(found)
+        assert ("--again times all" in text) == (f"≥ {tables.seconds(found.flows[0].latency.ran_p50_s)}" in text)
+        return found.flows[0].latency
+
+    assert latency(slow).n == 9
+    rest = latency(slow >> first)
+    assert (rest.n, rest.p50_s, rest.cached) == (0, None, 9)
+    assert 0.01 <= (rest.ran_p50_s or 0) < 0.03
+    again = latency(slow >> first, replace=True)
+    assert (again.n, again.cached) == (9, 0)
+    assert 0.04 <= (again.p50_s or 0) < 0.07
 
 
 def test_judges_are_paid_apart_and_their_silence_is_counted() -> None:

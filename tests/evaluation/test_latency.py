@@ -39,5 +39,5 @@ def test_setting_up_and_the_cache_are_no_latency() -> None:
     answers = rows(9.0, 0.1, 0.2, 0.3, 0.0, opening=1.5)
     answers["cached"][-1] = True
     found = Latency.of(answers, 4)
-    assert found == Latency(setup_s=10.5, p50_s=0.2, p95_s=0.3, n=3, cached=1, at_once=4)
+    assert found == Latency(setup_s=10.5, p50_s=0.2, p95_s=0.3, n=3, cached=1, at_once=4, ran_p50_s=0.0, ran_p95_s=0.0)
     assert Latency.of(answers[:1], 1) == Latency(setup_s=10.5)

@@ -21,6 +21,7 @@ from spolia.errors import DataError, SpoliaError, StepFailed, StoreTooNew
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.experiment.execution import ask
+from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.score_store import ANSWER, ScoreStore
 from spolia.evaluation.statistics.interval import Interval
 from spolia.generation.reader import Reader
@@ -513,18 +514,42 @@ def test_of_several_objectives_the_knee_of_the_front_is_chosen_and_the_front_is_
     assert html(found).count("<circle") >= len(found.finalists)
 
 
-def test_a_flow_that_takes_too_long_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+CLOCK = [0.0]
 
-    @dataclass(frozen=True)
-    class Takes(Finds):
-        seconds: float = 1.0
 
-        def apply(self, value: Query, /) -> Ranking:
-            clock[0] += self.seconds
-            return super().apply(value)
+@dataclass(frozen=True)
+class Takes(Finds):
+    seconds: float = 1.0
 
+    def apply(self, value: Query, /) -> Ranking:
+        CLOCK[0] += self.seconds
+        return super().apply(value)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.perf_counter", lambda: CLOCK[0])
+
+
+@pytest.mark.parametrize("objective", ["Seconds", "Seconds,MRR", "MRR,Seconds"])
+def test_a_difference_below_a_millisecond_decides_nothing(clock: None, objective: str) -> None:
+    for n in (12, 100):
+        space = Choice(Takes(seconds=0.0009), Takes(seconds=0.0005), Takes(seconds=0.0013), name="search")
+        found = tune(space, questions(n), objective, run=Run())
+        assert found.point == {"search": 0}
+        assert "tied" in html(found) or not found.fresh or objective[0] == "M"
+        assert {one.on_front for one in found.finalists} <= {True, None}
+        assert all((one.better, one.worse) == (0, 0) for one in found.differences)
+        slow = Choice(Takes(seconds=0.003), Takes(seconds=0.0005), name="search")
+        assert tune(slow, questions(n), objective, run=Run()).point == {"search": 1}
+    flows = {"a": Takes(seconds=0.0009), "b": Takes(seconds=0.0005)}
+    (one,) = Experiment(flows, questions(30), "Seconds").run(run=Run()).comparisons
+    assert not one.shown
+    (one,) = Experiment({**flows, "a": Takes(seconds=0.003)}, questions(30), "Seconds").run(run=Run()).comparisons
+    assert one.shown
+
+
+def test_a_flow_that_takes_too_long_is_not_chosen(clock: None) -> None:
     space = Choice(Takes(), Takes(skill=3, seconds=4.0), Takes(skill=1, seconds=2.0), name="search")
     assert tune(space, questions(12), "MRR", run=Run()).point == {"search": 1}
     found = tune(space, questions(12), "MRR", run=Run(), under=["Seconds=2"])

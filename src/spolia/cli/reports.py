@@ -28,6 +28,8 @@ def show_report(screen: Screen, found: Report) -> None:
     screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", _table(tables.scores(found)))
     took = tables.costs(found)
     screen.show(tables.under(found), _table(took.turned() if took.width > (screen.width or took.width) else took))
+    if untimed := tables.untimed(found):
+        screen.show(untimed)
     if (wrong := tables.degraded(found)).rows:
         screen.show(_table(wrong.but(rows=wrong.rows[:TOLD])))
         _more(screen, len(wrong.rows), "rows of degraded calls")

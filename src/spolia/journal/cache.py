@@ -9,6 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.codec import decode, encode
@@ -27,11 +28,13 @@ PUT = "INSERT OR REPLACE INTO cache VALUES (?,?,?,?,?)"
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """A result without provenance, what it cost when it was computed, and the bytes that it takes where that counts."""
+    """A result without provenance, what it cost when it was computed, the bytes that it takes where that counts, and
+    how long it took if this process computed it, else NaN."""
 
     value: Any
     usage: Usage
     size: int = 0
+    seconds: float = nan
 
     def result(self, op: "Operator[Any, Any]", value: Any) -> Any:
         """What a step gives for a value, with the provenance of that."""
@@ -84,10 +87,18 @@ class Cache:
                 return entry
         return self._from_database(key)
 
-    def put(self, key: bytes, value: Any, usage: Usage, *, comes_back: Callable[[Any], bool] | None = None) -> None:
+    def put(
+        self,
+        key: bytes,
+        value: Any,
+        usage: Usage,
+        *,
+        seconds: float = nan,
+        comes_back: Callable[[Any], bool] | None = None,
+    ) -> None:
         """Keep a result; CodecError if it has no plain form, or would not be taken as it was put (`comes_back`)."""
         plain = encode(value)
-        entry = CacheEntry(decode(plain, object), usage)
+        entry = CacheEntry(decode(plain, object), usage, seconds=seconds)
         if comes_back is not None and not comes_back(entry.value):
             raise CodecError("the value would come back from the cache changed. Write attach and reads for it.")
         self._keep(key, entry)

@@ -94,6 +94,17 @@ class Objectives(Value):
         """Whether it matters how long a flow takes."""
         return any(isinstance(one, Seconds) for one in self.measures)
 
+    def blurred(self, means: Floats) -> Floats:
+        """The means by flow and measure, where flows that differ from a better one by less than the measure can tell,
+        or by rounding, have its mean."""
+        found = np.round(means, 12)
+        for column, measure in zip(found.T, self.measures, strict=True):
+            leader = np.inf
+            for at in np.argsort(-column, kind="stable") if measure.resolution else ():
+                leader = leader if column[at] > leader - measure.resolution else column[at]
+                column[at] = leader
+        return found
+
     def excess(self, means: Floats) -> Floats:
         """By flow, how far it is beyond the limits, as sum of the shares of each; 0 within them.
 
@@ -112,7 +123,7 @@ class Objectives(Value):
 
         Source: constraint domination, Deb 2002.
         """
-        own = means[:, : len(self.best)]
+        own = self.blurred(means)[:, : len(self.best)]
         better = own[:, 0] if len(self.best) == 1 else (combined or COMBINED[self.combine])(own)
         return np.column_stack([self.excess(means), -np.round(better, 12)])
 

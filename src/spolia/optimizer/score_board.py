@@ -238,7 +238,8 @@ class Board:
     def tied(self, flow: int) -> list[int]:
         """The flows whose means of all measures are those of a flow, on as many questions."""
         (flows,) = np.nonzero(self._asked == self._asked[flow])
-        means = np.round(self.all_means([flow, *flows.tolist()], self.questions), 12)
+        means = self.all_means([flow, *flows.tolist()], self.questions)
+        means = np.round(means, 12) if self.objectives is None else self.objectives.blurred(means)
         return [int(one) for one in flows[(means[1:] == means[0]).all(axis=1)]]
 
     def finalists(self, most: int) -> list[int]:

@@ -248,6 +248,7 @@ class Study:
                 ours, theirs = (self._all_scores(board, final, flow) for flow in (flows[0], rival))
                 sign = float(self.plan.objectives.signs[0])
                 gaps = np.round(ours - theirs, 12)
+                gaps = np.where(np.abs(gaps) < self.plan.objectives.best[0].resolution, 0.0, gaps)
                 places = most_different(gaps.tolist())
                 results = self._results([flows[0], rival], places, sign * np.array([ours, theirs]))
                 counts = (int((gaps > 0).sum()), int((gaps < 0).sum()), int((gaps == 0).sum()))
@@ -312,8 +313,9 @@ class Study:
 
     def _note_dominated(self, finalists: Sequence[Finalist]) -> None:
         """Say that a finalist beats the chosen flow on fresh questions, and which one does."""
-        means = np.array([[mean for _, mean in one.means] for one in finalists]) * self.plan.objectives.signs
-        means = np.round(means, 12)
+        objectives = self.plan.objectives
+        means = np.array([[mean for _, mean in one.means] for one in finalists]) * objectives.signs
+        means = objectives.blurred(means)
         better = (means >= means[0]).all(axis=1) & (means > means[0]).any(axis=1)
         if not better.any():
             return  # it was behind by rounding alone

@@ -158,7 +158,7 @@ class FinalScores:
         ahead = [self._ahead(sample, at, best) for at in range(len(self.flows))]
         order = sorted(range(len(self.flows)), key=lambda at: (at != best, -ahead[at].mean))
         means = np.nanmean(every, axis=1)
-        first = fronts(means) == 0
+        first = fronts(self.objectives.blurred(means)) == 0
         told, groups = self._told(means), self._groups(sample, means[:, 0])
         found = [
             self._finalist(self.flows[at], sample.interval(at), ahead[at], bool(first[at]), told[at], groups[at])
@@ -202,7 +202,7 @@ class FinalScores:
         """By how much one is better than another."""
         if ours == theirs:
             return Interval(0.0, 0.0, 0.0, len(sample.scores))
-        found = sample.difference(ours, theirs)
+        found = sample.difference(ours, theirs).widened(self.measure.resolution)
         return found.reversed if self.measure.lower_is_better else found
 
     def _written(self, table: Floats) -> Floats:

@@ -24,6 +24,7 @@ from spolia.types import Addressed, Answer, Failure, Filter, Prompt, Query, Rank
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from spolia.journal.cache import Cache
     from spolia.run.lane import Lane
     from spolia.run.run import Run
 
@@ -41,7 +42,7 @@ class Frame:
     __slots__ = (
         "account", "claimed", "emitted", "error", "exchanges", "failed", "final", "found", "from_cache", "helped",
         "in_vain", "inner_errors", "keeping", "lane", "lender", "limiters", "logical", "notes", "op", "optional",
-        "parent", "remarks", "rows", "run", "scope", "searched", "sink", "span", "spent", "undeclared",
+        "parent", "remarks", "rows", "run", "scope", "searched", "sink", "span", "spared", "spent", "undeclared",
     )  # fmt: skip
     claimed: bytes
     lender: ThreadPoolExecutor
@@ -54,6 +55,7 @@ class Frame:
         self.run, self.parent, self.op = run, parent, op
         self.span = 0
         self.logical = self.spent = self.rows = None
+        self.spared = 0.0
         self.exchanges: list[Exchange] | None = None
         self.notes: list[str] | None = None
         self.remarks: list[str] | None = None
@@ -464,15 +466,17 @@ class Frame:
         while (entry := replies.get(known)) is None:
             if replies.claim(known):
                 try:
-                    before, found = self.logical or NO_COST, ask()
-                    replies.put(known, found, (self.logical or NO_COST) - before)
+                    before, spared, started = self.logical or NO_COST, self.spared, perf_counter()
+                    found = ask()
+                    took = perf_counter() - started + self.spared - spared
+                    replies.put(known, found, (self.logical or NO_COST) - before, seconds=took)
                 finally:
                     replies.release(known)
                 return found
-            replies.wait(known, 0.1)
-            self.check()
+            self.wait(replies, known)
         with self.run.lock:
             self.add(entry.usage, NO_COST)
+            self.spare(entry.seconds)
         if self.account is not None:
             self.account.cached = True
         found = entry.value
@@ -490,6 +494,25 @@ class Frame:
             frame.logical = logical if frame.logical is None else frame.logical + logical
             frame.spent = spent if frame.spent is None else frame.spent + spent
             frame = frame.parent
+
+    def spare(self, seconds: float) -> None:
+        """Let the time that a kept result took climb to the root; NaN where nobody knows. The caller holds the lock."""
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.rows is not None:
+                for row in frame.rows:
+                    row.spare(seconds / len(frame.rows))
+                return
+            frame.spared += seconds
+            frame = frame.parent
+
+    def wait(self, cache: Cache, key: bytes) -> None:
+        """Wait a moment for another thread that computes a key; the step that it spares takes that time already."""
+        started = perf_counter()
+        cache.wait(key, 0.1)
+        with self.run.lock:
+            self.spare(started - perf_counter())
+        self.check()
 
     def _of(self, row: int | None) -> Frame:
         return self if row is None or self.rows is None else self.rows[row]

@@ -53,7 +53,7 @@ class Lane:
     def __init__(self, shares: bool = True) -> None:
         self.shares = shares  # whether steps that cost nothing are shared too, where the run shares
         self.retrievals: list[Ranking] = []  # what each call of a retriever found, in order
-        self.cached = False  # a step's result was taken from the cache, so that the time says nothing
+        self.cached = False  # a step's result was taken from the cache
         self.interrupted = False  # a step failed for a reason that may pass: tomorrow it may be different
         self.why = ""  # what the first step that failed said
         self.number = 0  # of the question's first span in the journal; 0 without one
@@ -77,6 +77,11 @@ class Lane:
     def spent(self) -> Usage:
         """What was really spent."""
         return (self._frame and self._frame.spent) or Usage()
+
+    @property
+    def spared(self) -> float:
+        """The seconds that results taken from the cache took when they were computed; NaN if another process did it."""
+        return self._frame.spared if self._frame else 0.0
 
     def failed(self, error: Exception | None) -> None:
         self.why = self.why or (f"{type(error).__name__}: {error}" if error is not None else "")

@@ -68,7 +68,7 @@ class SharedResults(Cache):
         with self._lock:
             if key in self._kept:
                 self.bytes -= self._kept.pop(key).size
-            self._kept[key] = SharedEntry(unshared(out), usage, size, value, tuple(retrievals))
+            self._kept[key] = SharedEntry(unshared(out), usage, size, given=value, retrievals=tuple(retrievals))
             self.bytes += size
             while self.bytes > self.most_bytes:
                 self.bytes -= self._kept.popitem(last=False)[1].size
@@ -158,8 +158,7 @@ def _recalled(cache: Cache, frame: Frame, op: AnyOperator, value: Any, compute: 
             return _computed(cache, key, frame, op, value, compute)
         if _is_inside(frame, key):
             return compute(frame, op, value)
-        cache.wait(key, 0.1)
-        frame.check()
+        frame.wait(cache, key)
     return _taken(entry, frame, op, value, compute)
 
 
@@ -186,8 +185,9 @@ def _computed(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: An
         if entry is not None:
             return _taken(entry, frame, op, value, compute)
         _open(cache, frame)
+        started = perf_counter()
         out = compute(frame, op, value)
-        _keep(cache, key, frame, op, value, out)
+        _keep(cache, key, frame, op, value, out, perf_counter() - started)
         return out
     finally:
         cache.release(key)
@@ -202,7 +202,7 @@ def _open(cache: Cache, frame: Frame) -> None:
         frame.keeping = True
 
 
-def _keep(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: Any, out: Any) -> None:
+def _keep(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: Any, out: Any, seconds: float) -> None:
     """Keep a result, unless it is degraded, failed, or what it was made from is not declared or has moved meanwhile."""
     if frame.notes is not None or _failed(out) or _key(cache, frame, op, value) != key:
         return
@@ -212,7 +212,9 @@ def _keep(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: Any, o
         frame.note(f"not kept: {op.short} depends on {frame.undeclared}, which none of its fields names.", None)
     else:
         try:
-            cache.put(key, out, frame.logical or Usage(), comes_back=lambda kept: op.attach(kept, value) == out)
+            took = seconds + frame.spared
+            comes_back = lambda kept: op.attach(kept, value) == out  # noqa: E731
+            cache.put(key, out, frame.logical or Usage(), seconds=took, comes_back=comes_back)
         except CodecError as error:
             frame.note(f"not kept: {error}", None)
 
@@ -232,8 +234,9 @@ def _taken(entry: CacheEntry, frame: Frame, op: AnyOperator, value: Any, compute
             frame.retrieved(ranking)
     if frame.account is not None:
         frame.account.cached = True
-    if entry.usage != Usage():
-        with frame.run.lock:
+    with frame.run.lock:
+        frame.spare(entry.seconds)
+        if entry.usage != Usage():
             frame.add(entry.usage, Usage())
     return out
 
@@ -265,8 +268,7 @@ class CachedRows:
         while waiting:
             mine = {key: rows for key, rows in waiting.items() if self.cache.claim(key)}
             if not mine:
-                self.cache.wait(next(iter(waiting)), 0.1)
-                self.around.check()
+                self.around.wait(self.cache, next(iter(waiting)))
             alone += self._claimed(mine)
             waiting = {key: rows for key, rows in waiting.items() if key not in mine and not self._take(key, rows)}
         self._fill(alone)
@@ -278,9 +280,11 @@ class CachedRows:
             missing = {key: rows for key, rows in mine.items() if not self._take(key, rows)}
             for row, *_ in missing.values():
                 _open(self.cache, self.frames[row])
+            started = perf_counter()
             self._fill([rows[0] for rows in missing.values()])
+            each = (perf_counter() - started) / max(1, len(missing))
             for key, (row, *_) in missing.items():
-                _keep(self.cache, key, self.frames[row], self.op, self.values[row], self.results[row])
+                _keep(self.cache, key, self.frames[row], self.op, self.values[row], self.results[row], each)
         finally:
             for key in mine:
                 self.cache.release(key)

@@ -141,7 +141,7 @@ def pairs(
             continue
         for i, j in combinations(range(len(names)), 2):
             if against in ("", names[i], names[j]) and (difference := one.difference(i, j)) is not None:
-                interval, p = difference
+                interval, p = difference[0].widened(one.measure.resolution), difference[1]
                 interval = interval.reversed if one.measure.lower_is_better else interval
                 better, other = names[i], names[j]
                 if not interval.mean >= 0:

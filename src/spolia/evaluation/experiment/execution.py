@@ -300,10 +300,12 @@ class FlowExecution:
             result = attempt(partial(self.flows[flow], Query(item.question)))
             seconds = time.perf_counter() - started
         self._refuse_spent(flow, item)
-        found = {name: getattr(lane, name) for name in ("usage", "spent", "cached", "interrupted")}
-        found |= {"steps": lane.steps(self.flows[flow])}
+        is_known = isfinite(lane.spared)
+        seconds += lane.spared if is_known else 0.0
+        found = {name: getattr(lane, name) for name in ("usage", "spent", "interrupted")}
+        found |= {"steps": lane.steps(self.flows[flow]), "cached": not is_known}
         found |= {"lane": lane.number, "seconds": seconds, "opening": nan if opening is None else opening}
-        warm = None if lane.cached or opening is not None else seconds
+        warm = seconds if is_known and opening is None else None
         return Case(item, result, lane.usage, tuple(lane.retrievals), warm), found
 
     def _refuse_spent(self, flow: int, item: Item) -> None:

@@ -47,7 +47,8 @@ class StorePart:
 class Cell:
     """A flow on a question: what it made of it, and by measure that applies what that adds (None if not known).
 
-    `cached` results say nothing of `seconds`. In the journal its steps are at `run` and `lane`, 0 where they are not.
+    If `cached`, an earlier run computed a step, and `seconds` are of the others. In the journal its steps are at `run`
+    and `lane`, 0 where they are not.
     """
 
     flow: str

@@ -142,6 +142,7 @@ def _verdict(estimates: Estimates, change: Interval | None, tolerance: float, p:
         change = change.reversed
     if not estimates.unit:
         tolerance *= abs(before.mean) if before is not None else 0.0
+        tolerance = max(tolerance, estimates.measure.resolution)
     pairs = list(zip(*estimates.columns, strict=True))
     moved = sum(was != now for was, now in pairs if None not in (was, now))
     lost = sum(was is not None and now is None for was, now in pairs)

@@ -49,8 +49,8 @@ class UsDollars(CostMeasure):
 
 @dataclass(frozen=True)
 class Seconds(CostMeasure):
-    """How long a question takes. Undetermined where a cache answered, and for a flow's first question, for which models
-    are loaded.
+    """How long a question takes. Undetermined where an earlier run had computed a step, and for a flow's first
+    question, for which models are loaded. Differences below a millisecond are noise, and decide nothing.
 
     >>> from spolia.types import Answer, Item
     >>> case = Case(Item("q", "?"), Answer("so"), seconds=1.5)
@@ -59,6 +59,7 @@ class Seconds(CostMeasure):
     """
 
     called: ClassVar[str] = "Seconds"
+    resolution: ClassVar[float] = 0.001
 
     def cost(self, case: Case) -> float:
         return nan if case.seconds is None else case.seconds

@@ -51,6 +51,7 @@ class SetMeasure(Value, ABC):
         called: its name as it is written.
         lower_is_better: whether it measures something bad.
         range: where its numbers can lie, which decides how sure they are and whether they are shown times 100.
+        resolution: differences of means below it are noise.
         additive: whether the total follows from the sums of the columns of what was seen.
         rules: what its field `rule` may name, a variant of it.
     """
@@ -58,6 +59,7 @@ class SetMeasure(Value, ABC):
     called: ClassVar[str]
     lower_is_better: ClassVar[bool] = False
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    resolution: ClassVar[float] = 0.0
     additive: ClassVar[bool] = False
     rules: ClassVar[tuple[str, ...]] = ()
 

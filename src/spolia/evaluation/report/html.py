@@ -81,7 +81,9 @@ def html(report: Report, traces: "Traces | None" = None) -> str:
         section("Scores", table(tables.scores(report)), f"<p>{tables.under(report)}</p>", plots(of_scores(report))),
         _risk(report),
         _verdicts(report),
-        section("Time and cost", table(tables.costs(report)), f"<p>{tables.TIMES}</p>", plots(of_times(report))),
+        section(
+            "Time and cost", table(tables.costs(report)), f"<p>{tables.times(report)}</p>", plots(of_times(report))
+        ),
         _degraded(report),
         _slices(report),
         section("Flows", *(f"<h3>{escape(one.flow)}</h3><code>{escape(one.notation)}</code>" for one in report.flows)),
@@ -257,7 +259,7 @@ def _flow(report: Report, cell: Cell, traces: Traces | None) -> str:
     if isinstance(result, Answer):
         text, reason = escape(result.text[:LONGEST]), escape(result.stop_reason)
         answer = f'<div class="answer">{text} <span class="soft">({reason})</span></div>'
-    taken = f"{tables.seconds(cell.seconds)}{', from the cache' if cell.cached else ''}"
+    taken = f"{'≥ ' * cell.cached}{tables.seconds(cell.seconds)}"
     return (
         f'<div class="flow"><h4>{escape(cell.flow)}</h4><div class="numbers">{scores}</div>{failure}'
         f"{answer}<ol>{hits}</ol>"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from spolia.core.plurals import several
 from spolia.evaluation.experiment.comparison import Slice, amount
-from spolia.evaluation.experiment.results import Latency, Report
+from spolia.evaluation.experiment.results import Report
 from spolia.types import Value
 from spolia.types.outcomes import dollars
 
@@ -65,7 +65,8 @@ def costs(report: Report) -> Table:
         latency, usage = flow.latency, flow.usage
         tokens = usage.input_tokens + usage.output_tokens
         rows.append((
-            flow.flow, *(_taken(one, latency) for one in (latency.p50_s, latency.p95_s)), seconds(latency.setup_s),
+            flow.flow, _taken(latency.p50_s, latency.ran_p50_s), _taken(latency.p95_s, latency.ran_p95_s),
+            seconds(latency.setup_s),
             str(latency.at_once),
             f"{usage.calls:,}", f"{tokens:,}", f"{usage.embedded:,}", dollars(usage.cost_usd),
             dollars(flow.judging.cost_usd), str(len(flow.failures)), str(flow.degraded),
@@ -148,8 +149,19 @@ def corrected(report: Report) -> str:
     )
 
 
-def _taken(one: float | None, latency: Latency) -> str:
-    return "cached" if one is None and latency.cached else seconds(one)
+def _taken(whole: float | None, ran: float | None) -> str:
+    return seconds(whole) if whole is not None or ran is None else f"≥ {seconds(ran)}"
+
+
+def untimed(report: Report) -> str:
+    """What to write where the times of a flow are lower bounds."""
+    flows = [one.flow for one in report.flows if one.latency.p50_s is None and one.latency.cached]
+    return f"{UNTIMED} of {', '.join(flows)} (in Python again=True and a run with a new cache)." if flows else ""
+
+
+def times(report: Report) -> str:
+    """What the numbers of time and cost are."""
+    return f"{TIMES} {untimed(report)}".rstrip()
 
 
 def seconds(taken: float | None) -> str:
@@ -166,10 +178,11 @@ def seconds(taken: float | None) -> str:
 UNDER = "Times 100 where a score lies between 0 and 1; in brackets the 95 % interval."
 NO_BOUND = "?: the bound cannot be estimated, for example if all scores are the same."
 TIMES = (
-    "p50 and p95 of the questions that no cache answered; set-up: opening stores and the first question, apart. "
+    "p50 and p95 of the questions that were timed in full; a step that two flows share runs once, and counts its time "
+    "for both. Set-up: opening stores and the first question, apart. "
     "Calls, tokens and texts embedded as the flow needs them, results from a cache included."
 )
-
+UNTIMED = "≥: an earlier run had computed a step of each question, and only the rest was timed. --again times all"
 
 DEGRADED = (
     "Calls that failed, were skipped or cut off, whose reply could not be read or was sent back, and loops that a "
@@ -196,7 +209,7 @@ def markdown(report: Report) -> str:
     if report.comparisons:
         listed = "\n".join(f"- {flat(one.verdict)}" for one in report.comparisons)
         parts += ["## Verdicts", table(verdicts(report)) if report.against else listed, corrected(report)]
-    parts += ["## Time and cost", table(costs(report)), TIMES]
+    parts += ["## Time and cost", table(costs(report)), times(report)]
     if (wrong := degraded(report)).rows:
         parts += ["## Degraded calls", table(wrong), DEGRADED]
     if report.slices:

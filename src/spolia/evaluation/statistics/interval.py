@@ -43,6 +43,10 @@ class Interval(Value):
         """The difference the other way round."""
         return self.but(mean=-self.mean, low=-self.high, high=-self.low)
 
+    def widened(self, by: float) -> "Interval":
+        """The interval with both ends further out: what is measured may be wrong by as much."""
+        return self.but(low=self.low - by, high=self.high + by)
+
     def within(self, least: float = -inf, most: float = inf) -> "Interval":
         """The interval without what cannot be, always around the mean."""
         return self.but(low=min(self.mean, max(self.low, least)), high=max(self.mean, min(self.high, most)))
