@@ -177,6 +177,22 @@ def test_replies_are_those_of_the_command_line(served: Served, spolia: Spolia) -
     assert [hit[0] for hit in search["stages"][-1]["hits"]] == [hit["node"] for hit in search["hits"]]
 
 
+def test_a_stream_sends_the_text_of_a_cached_answer_too(served: Served) -> None:
+    asked = {"question": "What causes the tide, and when?", "flow": "grounded", "stream": True}
+    with served.client("bob") as bob:
+        fresh, cached = (events(bob.post("/v1/answer", json=asked).text) for _ in range(2))
+    for found in (fresh, cached):
+        assert "".join(data for name, data in found if name == "text") == found[-1][1]["answer"] != ""
+        assert (found[-1][0], found[-1][1]["citations"]) == ("done", fresh[-1][1]["citations"])
+    assert [name for name, _ in cached] == ["text", "done"]
+
+
+def events(body: str) -> list[tuple[str, Any]]:
+    """Names and data of server-sent events."""
+    lines = (one.split("\n") for one in body.strip().split("\n\n"))
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in lines]
+
+
 def test_conditions_and_counts_narrow_a_search(served: Served) -> None:
     with served.client("ann") as ann:
 

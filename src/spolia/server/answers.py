@@ -57,7 +57,7 @@ class EventStream(Response):
 
     def __init__(self, service: Service, holder: KeyHolder, flow: ServedFlow, query: Query, form: Any) -> None:
         self.service, self.holder, self.flow, self.query, self.form = service, holder, flow, query, form
-        self.background = None
+        self.background, self.sent = None, ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.run(self.holder) as run, self.service.stopped_when_left(run, receive), run.lane() as lane:
@@ -66,7 +66,7 @@ class EventStream(Response):
             try:
                 async with aclosing(self.service.events(self.flow, self.query)) as lots:
                     async for lot in lots:
-                        if part := b"".join([written(one, form, run, lane) for one in lot]):
+                        if part := b"".join([self.written(one, form, run, lane) for one in lot]):
                             if not has_begun:
                                 await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
                             has_begun = True
@@ -83,14 +83,23 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-
-def written(one: Event, form: EventForm, run: Run, lane: Lane) -> bytes:
-    """Final text, and what ends the answer."""
-    if isinstance(one, Emitted):
-        return form.text(one.text) if one.final and one.text else b""
-    if isinstance(one, Retracted):
-        return form.retracted(one.characters)
-    return form.done(one.value, run, lane) if isinstance(one, Done) else b""
+    def written(self, one: Event, form: EventForm, run: Run, lane: Lane) -> bytes:
+        """Final text, and what ends the answer. A step that takes its answer from the cache emits no text, so the end
+        sends what is missing."""
+        if isinstance(one, Emitted):
+            if not one.final or not one.text:
+                return b""
+            self.sent += one.text
+            return form.text(one.text)
+        if isinstance(one, Retracted):
+            self.sent = self.sent[: -one.characters]
+            return form.retracted(one.characters)
+        if not isinstance(one, Done):
+            return b""
+        missing, answer = b"", one.value
+        if self.sent.strip() != answer.text.strip():
+            missing = (form.retracted(len(self.sent)) if self.sent else b"") + form.text(answer.text)
+        return missing + form.done(answer, run, lane)
 
 
 QUESTION: Any = Field(min_length=1, max_length=32_000)

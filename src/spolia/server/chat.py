@@ -206,7 +206,7 @@ class ChatEvents:
     """Chunks in OpenAI's form. That form cannot take text back: after a retraction the text begins again below."""
 
     def __init__(self, service: Service, flow: ServedFlow, run: Run, asked: ChatRequest) -> None:
-        self.service, self.flow, self.asked, self.sent = service, flow, asked, ""
+        self.service, self.flow, self.asked, self.is_first = service, flow, asked, True
         self.head: dict[str, Any] = {
             "id": f"chatcmpl-{run.id}", "object": "chat.completion.chunk", "created": int(time.time()),
             "model": asked.model,
@@ -219,21 +219,17 @@ class ChatEvents:
         return event({**self.head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more})
 
     def text(self, piece: str) -> bytes:
-        is_first, self.sent = not self.sent, self.sent + piece
-        if is_first:
+        if self.is_first:
+            self.is_first = False
             return self._chunk({"role": "assistant", "content": piece})
         return self._before + json.dumps(piece).encode() + self._after  # as `_chunk`, without what is always the same
 
     def retracted(self, characters: int) -> bytes:
-        kept = self.sent[:-characters]
-        said = self._chunk({"content": "\n\n"}, spolia={"retracted": characters})
-        self.sent = kept
-        return said
+        return self._chunk({"content": "\n\n"}, spolia={"retracted": characters})
 
     def done(self, answer: Answer, run: Run, lane: Lane) -> bytes:
         whole = completed(self.service, run, lane, self.flow, self.asked.query, answer)
-        rest = "" if self.sent.strip() == answer.text.strip() else "\n\n" * bool(self.sent) + answer.text
-        parts = [self.text(said)] if (said := rest + footnotes(answer)) else []
+        parts = [self.text(said)] if (said := footnotes(answer)) else []
         parts.append(self._chunk({}, finish_reason(answer), spolia=whole["spolia"]))
         if self.asked.includes_usage:
             parts.append(event({**self.head, "choices": [], "usage": whole["usage"]}))
