@@ -59,8 +59,9 @@ def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served
             return "standing" in client.post("/v1/search", json={"question": "zebras sleep"}).text
 
         task = ann.put("/v1/documents/animals/zebra.md", content=TEXT, headers={"Idempotency-Key": "z"})
-        assert task.status_code == 202
-        assert done(ann, task.json())["state"] == "done"
+        assert (task.status_code, task.json()["ended"]) == (202, None)
+        ended = done(ann, task.json())
+        assert (ended["state"], ended["ended"] >= ended["made"]) == ("done", True)
         again = ann.put("/v1/documents/animals/zebra.md", content=TEXT, headers={"Idempotency-Key": "z"})
         assert again.json()["task"] == task.json()["task"]
         assert [finds(client) for client in (ann, bob)] == [True, False]
@@ -72,6 +73,32 @@ def test_a_document_is_found_by_those_who_may_read_it_until_it_is_deleted(served
         assert bob.delete("/v1/documents/animals/zebra.md").status_code == 403
         assert done(ann, ann.delete("/v1/documents/animals/zebra.md").json())["state"] == "done"
         assert not finds(ann)
+
+
+def test_an_upload_that_failed_is_listed_for_its_key_until_it_is_deleted(any_served: Served) -> None:
+    at = "/v1/documents/lost/okapi.pdf"
+    with any_served.client("ann") as ann, any_served.client("bob") as bob:
+        for _ in range(2):
+            done(ann, ann.put(at, content=b"%PDF-1.4 okapi", params={"metadata": '{"year": 2026}'}).json())
+        found = ann.get(at).json()
+        assert (found["state"], "PDF" in found["reason"], "doc://" in found["reason"]) == ("failed", True, False)
+        assert (found["metadata"], found["groups"]) == ({"year": 2026}, [])
+        listed = [client.get("/v1/documents", params={"after": "lost"}) for client in (ann, bob)]
+        assert [one.json()["documents"][:1] for one in listed] == [[{k: found[k] for k in found if k != "groups"}], []]
+        assert (ann.get("/v1/documents", params={"after": "lost/z"}).json()["documents"], bob.get(at).status_code) == (
+            [],
+            404,
+        )
+        assert "lost" not in [one["name"] for one in ann.get("/v1/bases").json()["bases"]]
+        done(ann, ann.put(at, content=pdf_of([["Okapis hide."]])).json())
+        assert [ann.get(at).json()[name] for name in ("state", "reason")] == ["done", ""]
+        done(ann, ann.put(at, content=b"%PDF-1.4 okapi").json())
+        assert [one["state"] for one in ann.get("/v1/documents").json()["documents"]] == ["failed"]
+        done(ann, ann.delete(at).json())
+        assert (ann.get(at).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
+        done(ann, ann.put(at, content=b"%PDF-1.4 okapi").json())
+        done(ann, ann.delete(at).json())
+        assert (ann.get(at).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
 
 
 FILE = {"files": [("files", ("notes/tides.pdf", pdf_of([["Zebras sleep."]])))]}
@@ -186,6 +213,9 @@ def test_a_knowledge_base_is_for_its_members_and_goes_with_its_documents(any_ser
             assert done(ann, one)["state"] == "done"
         assert set(finds(ann)) == {"doc://zoo/zebra.md", "doc://park/zebra.md"}
         assert finds(ann, "base=zoo", "legs>3") == ["doc://zoo/zebra.md"]
+        asked = {"question": "okapis hide", "where": ["base=zoo"]}
+        cited = ann.post("/v1/answer", json=asked | {"flow": "grounded"}).json()["citations"][0]
+        assert (cited["place"], cited["uri"]) == ("zoo/zebra.md, line 1", "doc://zoo/zebra.md")
         assert [finds(ann, "base=zoo", "legs>4"), finds(bob), finds(eve, "base=zoo")] == [[], [], []]
         assert (names(ann)["zoo"]["documents"], names(ann)["park"]["is_own"]) == (1, False)
         assert [names(bob).keys() & {"zoo", "park"}, names(eve).keys() & {"zoo", "park"}] == [set(), set()]

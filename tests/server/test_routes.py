@@ -139,6 +139,8 @@ def test_a_tool_gives_each_agent_what_its_user_may_read(any_served: Served, user
 def test_routes_that_are_not_there_need_a_key_too(served: Served) -> None:
     assert [httpx.post(served.url + path).status_code for path in ("/v1/nothing", "/mcp")] == [401, 401]
     assert [httpx.get(served.url + path).status_code for _, path in sorted(OPEN)] == [200, 200]
+    page = httpx.get(f"{served.url}/docs")
+    assert (page.status_code, "/openapi.json" in page.text) == (404, True)
     with served.client("bob") as bob:
         assert bob.get("/v1/nothing").json()["error"]["code"] == "not_found"
         assert bob.get("/v1/answer").json()["error"]["code"] == "method_not_allowed"

@@ -18,7 +18,7 @@ from spolia.errors import NotAllowed, NotFound, QueryError
 from spolia.server.keys import KeyHolder
 from spolia.server.replies import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
-from spolia.services.documents import Documents, StoredDocument, Transfer, Upload, in_base, readers_in
+from spolia.services.documents import Documents, SentDocument, Transfer, Upload, in_base, readers_in
 from spolia.services.jobs import Job
 from spolia.services.knowledge_bases import KnowledgeBase, Requester, base_of
 from spolia.services.publisher import Reparse
@@ -45,7 +45,8 @@ Metadata = Annotated[str, Query(max_length=8_000, description='Fields to filter 
 
 
 class TaskReply(TypedDict):
-    """A change of a document. `state`: waiting, working, done, failed or cancelled; `reason` says why it failed."""
+    """A change of a document. `state`: waiting, working, done, failed or cancelled; `reason` says why it failed.
+    `ended` is null until then."""
 
     task: int
     change: str
@@ -53,7 +54,7 @@ class TaskReply(TypedDict):
     state: str
     reason: str
     made: float
-    ended: float
+    ended: float | None
 
 
 class TaskList(TypedDict):
@@ -63,11 +64,14 @@ class TaskList(TypedDict):
 
 
 class DocumentReply(TypedDict):
-    """A document and its fields."""
+    """A document and its fields. `state`: done; failed, so that its last version could not be read, and the one before
+    it, if any, is searched, with the `reason`; or waiting, until a change has ended."""
 
     name: str
     title: str
     metadata: dict[str, Any]
+    state: str
+    reason: str
 
 
 class GroupReply(TypedDict):
@@ -79,11 +83,8 @@ class GroupReply(TypedDict):
 
 
 class DocumentStatusReply(DocumentReply):
-    """A document. `state` failed: its last version could not be read, and the one before it is searched; waiting: a
-    change has not ended."""
+    """A document with its state in each node group."""
 
-    state: str
-    reason: str
     groups: list[GroupReply]
 
 
@@ -219,7 +220,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
     @app.get("/v1/documents", response_model=DocumentList)
     async def listed(request: Request, after: str = "", limit: PageLimit = 100) -> Response:
-        """Documents sent to this server that the key's user may read."""
+        """Documents sent to this server that the key's user may read, and those of the key that wait or have failed."""
         return JSONResponse(await run_in_threadpool(listing, documents, request.scope["holder"], after, limit))
 
     @app.put("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
@@ -372,12 +373,13 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
 
 def listing(documents: Documents, holder: KeyHolder, after: str = "", limit: int = 100) -> DocumentList:
-    return {"documents": [_document(one) for one in documents.found(holder.principals, after, limit)]}
+    found = documents.found(holder.principals, after, limit, holder.name)
+    return {"documents": [_document(one) for one in found]}
 
 
 def base_list(documents: Documents, holder: KeyHolder) -> list[BaseReply]:
     """Those that the holder may add to, or has documents to read in."""
-    counts = Counter(base_of(one.name) for one in documents.found(holder.principals, limit=sys.maxsize))
+    counts = Counter(map(base_of, documents.names(holder.principals)))
     asker = asker_of(holder)
     own = {name: one for name, one in documents.bases.all().items() if one.admits(asker) or counts[name]}
     found: list[BaseReply] = []
@@ -406,13 +408,14 @@ def writer_of(holder: KeyHolder) -> Requester:
 
 
 def status_reply(documents: Documents, holder: KeyHolder, name: str) -> DocumentStatusReply:
-    found = documents.status(name, holder.principals)
+    found = documents.status(name, holder.principals, holder.name)
     groups: list[GroupReply] = [{"group": one.group, "state": one.state, "reason": one.reason} for one in found.groups]
-    return {**_document(found.document), "state": found.state, "reason": found.reason, "groups": groups}
+    return {**_document(found.document), "groups": groups}
 
 
-def _document(one: StoredDocument) -> DocumentReply:
-    return {"name": one.name, "title": one.title, "metadata": dict(one.meta)}
+def _document(one: SentDocument) -> DocumentReply:
+    fields = dict(one.meta)
+    return {"name": one.name, "title": one.title, "metadata": fields, "state": one.state, "reason": one.reason}
 
 
 def _node(node: Node) -> NodeReply:

@@ -27,6 +27,8 @@ from spolia.server.service import ClientLeft, Metrics
 
 OPEN = ("/live", "/ready")
 """Paths without a key."""
+DOCS = ("/docs", "/redoc")
+"""Where FastAPI has pages of an API. Their scripts are another server's, and would see the key that a user types."""
 UNAUDITED = (*OPEN, "/metrics")
 MOST_BYTES = 1 << 20
 BODY_S = 10.0
@@ -70,6 +72,9 @@ class RequestChecks:
             return error_response(421, "This server has another name. Start it with --allow-host NAME to add one.")
         if scope["path"] in OPEN:
             return None
+        if scope["path"] in DOCS:
+            said = "A page of the API would run scripts of another server, which see your key. Use /openapi.json."
+            return error_response(404, said)
         key = headers.get("authorization", "")
         if (holder := self.keys.holder(key)) is None and await self.keys.refreshed(key):
             holder = self.keys.holder(key)

@@ -133,7 +133,7 @@ def task_data(job: Job) -> dict[str, Any]:
     """A task as plain data."""
     return {
         "task": job.id, "change": job.kind, "document": job.payload["name"], "state": job.state, "reason": job.reason,
-        "made": job.made, "ended": job.ended,
+        "made": job.made, "ended": job.ended or None,
     }  # fmt: skip
 
 

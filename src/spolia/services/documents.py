@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 from urllib.parse import quote
@@ -44,11 +43,12 @@ from spolia.services.knowledge_bases import (
     ServerFolders,
     base_of,
 )
-from spolia.services.publisher import AFTER, PREFIX, Publisher, Reparse, table_of
+from spolia.services.publisher import AFTER, Publisher, Reparse, table_of
 from spolia.stores.backends.rows import NOT_YET, SourceRow, in_batches
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import in_order
 from spolia.types import Document, Node, Scalar, Value, principals
+from spolia.types.documents import SENT
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -66,12 +66,15 @@ _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]|^/|/$|//|(?:^|/)\.{1,2}(
 
 
 @dataclass(frozen=True)
-class StoredDocument(Value):
-    """A document of the store: its name, title, and its fields."""
+class SentDocument(Value):
+    """A document that was sent: its name, title, and its fields. `failed`: its last version could not be read or made,
+    and the one before it is searched, if there is one; `waiting`: a change of it has not ended."""
 
     name: str
     title: str
     meta: tuple[tuple[str, Scalar], ...]
+    state: str = "done"
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,9 @@ class GroupStatus(Value):
 
 @dataclass(frozen=True)
 class DocumentStatus(Value):
-    """A document with its state in each node group. `failed`: its last version could not be read or made, and
-    the one before it is searched; `waiting`: a change of it has not ended."""
+    """A document with its state in each node group."""
 
-    document: StoredDocument
-    state: str
-    reason: str
+    document: SentDocument
     groups: tuple[GroupStatus, ...]
 
 
@@ -361,22 +361,28 @@ class Documents(Publisher):
                 raise NotFound(f"There is no document {name!r:.80} that was sent. `GET /v1/documents` lists them.")
         return {name: newest[name] for name in names}
 
-    def status(self, name: str, access: frozenset[str] = frozenset()) -> DocumentStatus:
+    def status(self, name: str, access: frozenset[str] = frozenset(), owner: str = "") -> DocumentStatus:
         """What a document is, and what became of it in each node group.
+
+        Args:
+            owner: sees his own documents, too, that are not in the store since they wait or have failed.
 
         Raises:
             NotFound: these principals may read no document of this name.
         """
-        waiting = self.queue.open([name])
-        snapshot, row, document = self._readable(name, access)
+        last, waiting = self.queue.last(name), self.queue.open([checked_name(name)])
+        try:
+            snapshot, row, document = self._readable(name, access)
+        except NotFound:
+            if last is None or last.owner != owner or last.state == "done" or not is_there(last):
+                raise
+            return DocumentStatus(_undone(last), ())
         reasons = {one.group: one.reason for one in snapshot.unmade() if one.document == document.id}
         groups = dict[str, GroupStatus]()
         for manifest in in_order(snapshot.manifests):
             above = next((one for one in (manifest.parent, manifest.ref) if one in groups), "")
             groups[manifest.group] = _group_status(manifest.group, reasons.get(manifest.group, ""), groups.get(above))
-        state = "waiting" if waiting else "failed" if row.status == "failed" else "done"
-        found = StoredDocument(name, document.title, document.meta)
-        return DocumentStatus(found, state, row.error, tuple(groups.values()))
+        return DocumentStatus(_stored(name, document, row, bool(waiting)), tuple(groups.values()))
 
     def nodes(
         self,
@@ -425,7 +431,7 @@ class Documents(Publisher):
         drawn = PageImage(reader.passwords, page, dpi)
         with self._drawing:  # one process draws one page after the other
             try:
-                (image,) = self._artist.parts(drawn, Blob(PREFIX + name, data))
+                (image,) = self._artist.parts(drawn, Blob(SENT + name, data))
             except DocumentError as error:
                 raise NotFound(str(error)) from error
         return image.data
@@ -435,7 +441,7 @@ class Documents(Publisher):
         self._artist.end()
 
     def _readable(self, name: str, access: frozenset[str]) -> tuple[Snapshot, SourceRow, Document]:
-        snapshot, uri = self.corpus.snapshot(), PREFIX + checked_name(name)
+        snapshot, uri = self.corpus.snapshot(), SENT + checked_name(name)
         row = snapshot.sources([uri]).get(uri)
         document = snapshot.find_document(row.document, access) if row is not None else None
         if row is None or document is None:
@@ -471,12 +477,29 @@ class Documents(Publisher):
         self.wake()
         return tasks
 
-    def found(self, access: frozenset[str] = frozenset(), after: str = "", limit: int = 100) -> list[StoredDocument]:
-        """Documents that these principals may read, by name."""
-        every = self.corpus.snapshot().documents(access)
-        own = (one for one in every if one.uri.startswith(PREFIX) and one.uri.removeprefix(PREFIX) > after)
-        named = sorted(((one.uri.removeprefix(PREFIX), one) for one in own), key=lambda pair: pair[0])
-        return [StoredDocument(name, one.title, one.meta) for name, one in islice(named, limit)]
+    def found(
+        self, access: frozenset[str] = frozenset(), after: str = "", limit: int = 100, owner: str = ""
+    ) -> list[SentDocument]:
+        """Documents that these principals may read, by name; with those of an `owner` that are not in the store since
+        they wait or have failed."""
+        undone = self.queue.undone(owner, after, limit) if owner else []
+        found = {job.payload["name"]: _undone(job) for job in undone}
+        snapshot = self.corpus.snapshot()  # after the queue: what waits no longer is there
+        stored = dict(self._sent(snapshot, access))
+        names = sorted(name for name in {*found, *stored} if name > after)[:limit]
+        rows = snapshot.sources([SENT + name for name in names])
+        waiting = {job.payload["name"] for job in self.queue.open(names)}
+        for name in stored.keys() & set(names):
+            found[name] = _stored(name, stored[name], rows.get(SENT + name), name in waiting)
+        return [found[name] for name in names]
+
+    def names(self, access: frozenset[str] = frozenset()) -> list[str]:
+        """The names of all documents that these principals may read."""
+        return [name for name, _ in self._sent(self.corpus.snapshot(), access)]
+
+    def _sent(self, snapshot: Snapshot, access: frozenset[str]) -> Iterator[tuple[str, Document]]:
+        every = snapshot.documents(access)
+        return ((one.uri.removeprefix(SENT), one) for one in every if one.uri.startswith(SENT))
 
     def run_scans(self, stopped: threading.Event) -> None:
         """Scan until it is stopped."""
@@ -499,7 +522,7 @@ class Documents(Publisher):
         names = list(map(checked_name, names))
         with self.queue.changes(names) as newest:
             snapshot = self.corpus.snapshot()  # after the queue: what waits no longer is there
-            there = {uri.removeprefix(PREFIX): id for uri, id in snapshot.named(PREFIX + one for one in names).items()}
+            there = {uri.removeprefix(SENT): id for uri, id in snapshot.named(SENT + one for one in names).items()}
             newest = {name: job for name, job in newest.items() if job.state != "done" or name in there}
             if (who := by.principals) is not None:
                 bases = self.bases.all()
@@ -547,7 +570,7 @@ def export_originals(corpus: Corpus, file: Path) -> int:
         for name in queue.subjects():
             last = queue.last_done(name)
             data = queue.attachment(last.id) if last is not None and is_there(last) else None
-            if last is None or data is None or not snapshot.sources([PREFIX + name]):
+            if last is None or data is None or not snapshot.sources([SENT + name]):
                 continue
             said = {what: last.payload[what] for what in ("name", "original", "size", "metadata", "access")}
             index.append({**said, "owner": last.owner})
@@ -572,7 +595,7 @@ def import_originals(corpus: Corpus, file: Path) -> int:
                 data, name = _member(members, said["original"]), checked_name(said["name"])
                 if sha256(data).hexdigest() != said["original"]:
                     raise StoreCorrupt(f"{file}: the bytes of {name!r:.80} were changed. Export the originals again.")
-                row = snapshot.sources([PREFIX + name]).get(PREFIX + name)
+                row = snapshot.sources([SENT + name]).get(SENT + name)
                 if row is None or row.content_hash != Blob(row.uri, data).content_hash:
                     continue
                 upload = Upload(name, data, said["metadata"], said["access"])
@@ -674,6 +697,17 @@ def _is_on(node: Node, page: int) -> bool:
 def is_there(job: Job) -> bool:
     """Whether a change leaves a document."""
     return job.kind != "delete"
+
+
+def _stored(name: str, document: Document, row: SourceRow | None, waits: bool) -> SentDocument:
+    state = "waiting" if waits else "failed" if row is not None and row.status == "failed" else "done"
+    return SentDocument(name, document.title, document.meta, state, "" if row is None else row.error.replace(SENT, ""))
+
+
+def _undone(job: Job) -> SentDocument:
+    """A document that is not there since its last change waits or has failed."""
+    state = "failed" if job.state == "failed" else "waiting"
+    return SentDocument(job.payload["name"], "", tuple(job.payload["metadata"].items()), state, job.reason)
 
 
 def _job(upload: Upload, file: Any, by: str) -> NewJob:

@@ -85,6 +85,10 @@ LATEST = f"""SELECT subject, {COLUMNS} FROM jobs WHERE subject = :subject AND su
     AND (state = 'done' OR :also AND state IN ('waiting', 'working')) ORDER BY id DESC LIMIT 1"""
 LAST = f"""SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' AND state <> 'cancelled'
     ORDER BY id DESC LIMIT 1"""
+UNDONE = f"""SELECT {COLUMNS} FROM jobs WHERE subject > :after AND subject <> '' AND owner = :owner AND queue = ''
+    AND kind <> 'delete' AND state IN ('waiting', 'working', 'failed') AND NOT EXISTS (SELECT 1 FROM jobs newer
+        WHERE newer.subject = jobs.subject AND newer.subject <> '' AND newer.state <> 'cancelled'
+        AND newer.id > jobs.id) ORDER BY subject LIMIT :limit"""
 RESTORED = "UPDATE jobs SET state = 'done', ended = {now} WHERE id = :id RETURNING id"
 NAMED = "SELECT id FROM jobs WHERE name = :name"
 SUBJECTS = """SELECT DISTINCT subject FROM jobs WHERE subject LIKE :like ESCAPE '!' AND (:owner = '' OR owner = :owner)
@@ -290,6 +294,11 @@ class JobQueue:
         escaped = prefix.replace("!", "!!").replace("%", "!%").replace("_", "!_")
         found = self._asked(SUBJECTS, [{"like": f"{escaped}%", "owner": owner}])
         return sorted(subject for (subject,) in found if subject and subject.startswith(prefix))
+
+    def undone(self, owner: str, after: str = "", limit: int = 100) -> list[Job]:
+        """By subject, an owner's jobs that are the last on their subject and wait, are worked on or have failed, unless
+        they delete."""
+        return [_job(row) for row in self._asked(UNDONE, [{"owner": owner, "after": after, "limit": limit}])]
 
     def last_done(self, subject: str) -> Job | None:
         return next((_job(row) for _, *row in self._asked(LATEST, [{"subject": subject, "also": False}])), None)

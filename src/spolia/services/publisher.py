@@ -33,9 +33,8 @@ from spolia.stores.definition import Definition
 from spolia.stores.manifest import definition_by_now
 from spolia.stores.writer import compact_all
 from spolia.types import Scalar
+from spolia.types.documents import SENT
 
-PREFIX = "doc://"
-"""How the uris of such documents begin."""
 TOGETHER = 1_000
 """Changes of one commit, at most."""
 RETRY_S = 5.0
@@ -156,7 +155,7 @@ class Publisher:
         except Exception as error:
             self._divide(claims, error)
         else:
-            bad = [one for one in claims if PREFIX + one.payload["name"] in failed]
+            bad = [one for one in claims if SENT + one.payload["name"] in failed]
             self.queue.end([one for one in claims if one not in bad])
             last = _last(bad)
             for uri, one in last.items():
@@ -187,7 +186,7 @@ class Publisher:
             lambda uri: added.get(uri, {}).get("access", ()),
         )
         again = frozenset(uri for uri, one in last.items() if one.kind == "rebuild")
-        changes = SourceChanges(items, source=PREFIX, gone=gone, again=again)
+        changes = SourceChanges(items, source=SENT, gone=gone, again=again)
         self._is_loose = True
         metas = [one["metadata"] for one in added.values()] + list(map(_in_its_base, added))
         fields = _declared(self.corpus.snapshot().schema, metas)
@@ -204,7 +203,8 @@ class Publisher:
             failed |= dict.fromkeys(renewed, str(error))  # which lies at none of them
         lacking = {one.uri: f"Group {one.group!r}: {one.reason}" for one in report.unmade}
         made_up = {uri for uri, one in last.items() if one.kind == "missing"}
-        return {uri: why for uri, why in lacking.items() if uri in made_up} | failed
+        failed = {uri: why for uri, why in lacking.items() if uri in made_up} | failed
+        return {uri: why.replace(SENT, "") for uri, why in failed.items()}  # users know names
 
     def _loaded(self, task: int, at: int, spool: Path | None) -> Loaded:
         if (data := self.queue.attachment(task)) is None:
@@ -252,7 +252,7 @@ def table_of(corpus: Corpus) -> JobTable:
 
 
 def _in_its_base(uri: str) -> dict[str, Scalar]:
-    base = base_of(uri.removeprefix(PREFIX))
+    base = base_of(uri.removeprefix(SENT))
     return {BASE: base} if base else {}
 
 
@@ -285,4 +285,4 @@ def _rounds(claims: Sequence[Claim]) -> Iterator[list[Claim]]:
 
 def _last(claims: Sequence[Claim]) -> dict[str, Claim]:
     """The last change of each document, by uri."""
-    return {PREFIX + one.payload["name"]: one for one in claims}
+    return {SENT + one.payload["name"]: one for one in claims}

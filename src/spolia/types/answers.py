@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from spolia.types import notebook
-from spolia.types.documents import Span
+from spolia.types.documents import Span, place_of
 from spolia.types.rankings import Message, Ranking
 from spolia.types.value import Value, refuse_type
 
@@ -72,8 +72,7 @@ class Citation(Value):
         >>> Citation("1", "n", "d", "a.pdf", "...", Span(0, 3, pages=(2, 3))).place
         'a.pdf, pages 2-3'
         """
-        place = self.span.place if self.span else ""
-        return f"{self.uri}, {place}" if place else self.uri
+        return place_of(self.uri, self.span)
 
     def json(self) -> dict[str, Any]:
         """Plain data."""

@@ -62,6 +62,20 @@ class Span(Value):
         return {name: getattr(self, name) for name in ("start", "end", "pages", "lines", "seconds")}
 
 
+SENT = "doc://"
+"""How the uris of documents begin that users send to a service; their names follow."""
+
+
+def place_of(uri: str, span: Span | None) -> str:
+    """A file or document with a place in it, for people.
+
+    >>> place_of("a.pdf", None), place_of("doc://notes/a.pdf", Span(0, 3, pages=(2, 2)))
+    ('a.pdf', 'notes/a.pdf, page 2')
+    """
+    source, within = uri.removeprefix(SENT), span.place if span else ""
+    return f"{source}, {within}" if within else source
+
+
 def clock(seconds: float) -> str:
     """Hours, minutes and whole seconds.
 
@@ -242,8 +256,7 @@ class Node(Value):
         >>> Node("n", "…", "d", span=Span(0, 1, pages=(2, 3)), uri="a.pdf").place
         'a.pdf, pages 2-3'
         """
-        source, within = self.uri or self.document, self.span.place if self.span else ""
-        return f"{source}, {within}" if within else source
+        return place_of(self.uri or self.document, self.span)
 
     @property
     def shown_text(self) -> str:
