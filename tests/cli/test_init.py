@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -87,8 +89,16 @@ def test_the_same_command_goes_on_where_it_was_stopped(
         assert spolia(*command).code == 130
     assert spolia(*command).code == 0
     workflow = yaml.safe_load(Path("P/.github/workflows/retrieval.yml").read_text())
-    steps = [step.get("run") for step in workflow["jobs"]["gate"]["steps"]]
-    assert "spolia index '../my #1: papers' --store store --no-vectors" in steps
+    (step,) = [run for one in workflow["jobs"]["gate"]["steps"] if "spolia index" in (run := one.get("run", ""))]
+    assert step.startswith("spolia index '../my #1: papers' --store store --no-vectors ||")
+    Path("spolia").write_text("#!/bin/sh\nexit $CODE\n")
+    Path("spolia").chmod(0o755)
+    for code, passes, told in ((0, True, False), (5, True, True), (2, False, False), (3, False, False)):
+        path = f"{Path.cwd()}:{os.environ['PATH']}"
+        ran = subprocess.run(
+            ["bash", "-e", "-c", step], env={"PATH": path, "CODE": str(code)}, capture_output=True, text=True
+        )
+        assert (ran.returncode == 0, "::warning::" in ran.stdout) == (passes, told), code
     assert "is not an empty folder" in spolia(*command).err
 
 

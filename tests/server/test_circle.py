@@ -14,6 +14,7 @@ pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
 import httpx
 
 from spolia.evaluation.data.dataset import part_of
+from spolia.testing import OpenAIServer, ServedReply
 from spolia.training.rows import read_rows
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
 from tests.server.conftest import Served, until
@@ -97,6 +98,11 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
             refused = spolia("promote", "candidate", *gate, "--json")
             assert (refused.code, refused.json["promoted"], refused.json["gate"]["flow"]) == (1, None, "forgetful")
             assert alias_of(bob) == {name: first[name] for name in ("flow", "sha256", "promoted")}
+            (tmp_path / "idle.yaml").write_text(SEARCH + "- Reader: {llm: {use: llm}}\n")
+            with OpenAIServer(ServedReply(status=400)) as silent:
+                idle = spolia("promote", tmp_path / "idle.yaml", *gate, "--llm", silent.url, "--model", "m")
+            assert (idle.code, f"{tmp_path / 'idle.yaml'} " in idle.err) == (5, True)
+            assert str(served.store / "flows") not in idle.err + idle.out
             words = spolia("promote", "bm25", *gate).out
             assert "bm25 passes on" in words
             assert re.search(r"R@1 \d+\.\d → \d+\.\d, nDCG@10", words)

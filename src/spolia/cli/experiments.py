@@ -181,8 +181,9 @@ class EvaluationRun:
         gate.refuse_idle(found, self.given.degraded)
         return found, written
 
-    def gated(self, name: str, before: Baseline, baseline: Path, **how: Any) -> Gate:
-        """A flow asked the questions of a baseline, which is in a file; what decides is as for `gate`."""
+    def gated(self, name: str, before: Baseline, baseline: Path, called: str = "", **how: Any) -> Gate:
+        """A flow asked the questions of a baseline, which is in a file; what decides is as for `gate`. `called` is its
+        name in messages, where that is another one."""
         ready = self.ready([name], ",".join(before.measures), lambda items, _: before.among(items))
         _refuse_without_model(name, ready.flows[name], before, baseline)
         items = before.among(ready.items)
@@ -191,9 +192,8 @@ class EvaluationRun:
         ) and not before.command.get("limit"):
             said = f"{several(more, 'question')} of {ready.data.name} not in the baseline"
             self.screen.say(f"{said}, and not asked.")
-        experiment = Experiment(
-            ready.flows, items, ready.measures, data=self._about(ready), degraded=self.given.degraded
-        )
+        flows = {called or name: ready.flows[name]}
+        experiment = Experiment(flows, items, ready.measures, data=self._about(ready), degraded=self.given.degraded)
         with self._asking(ready) as (run, told):
             return gate.gate(experiment, before, **how, run=run, path=kept_in(), told=told)
 

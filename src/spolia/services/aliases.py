@@ -51,7 +51,7 @@ class Promotion(Value):
             FlowFileError: the file has changed since it was promoted.
         """
         if self.sha256 and _digest(Path(self.flow)) != self.sha256:
-            raise FlowFileError(f"{self.flow} has changed since it was promoted. Promote the flow again.")
+            raise FlowFileError(f"The store's copy of {self.name} was changed or removed. Promote the flow again.")
         return self.flow
 
 

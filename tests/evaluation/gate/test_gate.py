@@ -87,7 +87,7 @@ def test_a_worse_ranker_is_told_by_the_same_nodes_in_another_order(before: Basel
     assert {one.outcome for one in found.verdicts} == {"worse"}
     assert kinds(found) == ["flow"]
     assert set(found.causes) == {"ranking"}
-    assert "because the ranker orders the same nodes otherwise" in found.why
+    assert "because the flow finds other passages, or the same in another order" in found.why
     first = found.worse[0]
     assert first.evidence[0].startswith("gold text:")
     assert "rank 1 then, " in first.evidence[0]

@@ -91,12 +91,14 @@ def gate(
     return Exit.WORSE
 
 
-def gated(screen: Screen, given: MeasuringOptions, baseline: Path, flow: str, data: Path | None = None) -> "Gate":
-    """A flow compared with a baseline, by the rule and the tolerances of that."""
+def gated(
+    screen: Screen, given: MeasuringOptions, baseline: Path, flow: str, data: Path | None = None, called: str = ""
+) -> "Gate":
+    """A flow compared with a baseline, by the rule and the tolerances of that; messages name it as it is `called`."""
     before = _before(baseline, write=False)
     said, asked = _options(screen, given, baseline, before, flow, data)
     assert before is not None
-    return asked.gated(said.flow, before, baseline, **_deciding(said.tolerance, said.rule))
+    return asked.gated(said.flow, before, baseline, called, **_deciding(said.tolerance, said.rule))
 
 
 def _options(
@@ -176,8 +178,8 @@ def promote(
     wanted = aliases.copied(Path(named)) if is_file(named) else Promotion(named)
     found = None
     if baseline is not None:
-        found = gated(screen, given, baseline, wanted.checked(), data)
-        found = found.but(flow=wanted.name if flow == CANDIDATE else flow)  # not the copy's path
+        called = wanted.name if flow == CANDIDATE else flow  # not the copy's path
+        found = gated(screen, given, baseline, wanted.checked(), data, called)
         if not found.passed:
             from spolia.cli import reports
 

@@ -21,6 +21,7 @@ TEMPLATES = Path(__file__).parents[1] / "project"
 HEADER = "question,answer,file\n"
 """Of questions that are still to be written."""
 PROFILE, README = "spolia.toml", "README.md"
+UNREAD = "Some documents could not be read: the log of this step lists them. The gate measures the others."
 VECTORS = {None: "", True: " --vectors", False: " --no-vectors"}
 
 
@@ -65,7 +66,7 @@ def init(
         "docs": shlex.quote(at),
         "questions": shlex.quote(data.name),
         "index": index,
-        "index_in_yaml": json_text(index),
+        "index_in_yaml": json_text(f'{index} || {{ [ $? -eq {Exit.PARTLY:d} ] && echo "::warning::{UNREAD}"; }}'),
     }
     for template, place in (("retrieval.yml", ".github/workflows/retrieval.yml"), (README, README)):
         (project / place).parent.mkdir(parents=True, exist_ok=True)

@@ -239,7 +239,7 @@ CAUSES: Mapping[Cause, str] = {
     "chunks": "the corpus was re-chunked",
     "chunks or flow": "the corpus was re-chunked and the flow is another one; their effects cannot be separated",
     "groups": "the flow searches other node groups",
-    "ranking": "the ranker orders the same nodes otherwise",
+    "ranking": "the flow finds other passages, or the same in another order",
     "answer": "the same passages are answered from otherwise: another model, prompt or reader",
     "score": "the same passages and answer are scored otherwise",
 }
