@@ -35,6 +35,7 @@ class Recorded:
         key: the header in which it wants the key; empty for none.
         events: of a chat, in the product's own form.
         row: further fields of an embedding.
+        most: texts to embed in one request, at most.
     """
 
     base: str
@@ -44,6 +45,7 @@ class Recorded:
     events: tuple[str, ...] = ()
     row: Mapping[str, Any] = field(default_factory=dict)
     model_in_reply: str = "m"
+    most: int = 2_048
 
 
 OPENAI = {"system_fingerprint": "fp_1", "service_tier": "default", "model": "gpt-4o-mini-2024-07-18"}
@@ -75,7 +77,7 @@ SERVERS: Mapping[str, Recorded] = {
         ),
         row={"object": "embedding"},
     ),
-    "TEI": Recorded("/v1", "", "/v1/embeddings", row={"object": "embedding"}),
+    "TEI": Recorded("/v1", "", "/v1/embeddings", row={"object": "embedding"}, most=32),
     "OpenAI": Recorded(
         "/v1", "/v1/chat/completions", "/v1/embeddings", "Authorization",
         events=(
@@ -198,6 +200,9 @@ class ModelServer:
         if self.rerank is not None and path == self.rerank[1]:
             return self.rerank[2](asked)
         if self.recorded is not None and path == self.recorded.embeddings:
+            if (count := len(asked["input"])) > self.recorded.most:
+                said = f"batch size {count} > maximum allowed batch size {self.recorded.most}"
+                return 422, {"message": said, "code": 422, "type": "Validation"}
             rows = [
                 {"index": at, "embedding": vector(text, self.dimension), **self.recorded.row}
                 for at, text in enumerate(asked["input"])

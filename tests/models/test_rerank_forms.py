@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from spolia.errors import ModelError, ModelRejected
+from spolia.models.http.embeddings import EmbeddingModel
+from spolia.models.http.replies import fewer
 from spolia.models.http.reranking import FORMS, RerankModel, form_of
 from spolia.models.protocols import ImageScorer
-from tests.cli.model_servers import RERANKERS, ModelServer
+from tests.cli.model_servers import RERANKERS, ModelServer, tei_rerank
 from tests.stores.test_pictures import png
 
 TEXTS = ["a blue sea", "red stones", "a red sea"]
@@ -30,6 +32,40 @@ def test_tei_is_sent_no_more_texts_than_it_takes() -> None:
         found = RerankModel("", server.url, form="tei", api_key_env="").scores("red", ["red"] * 70)
     assert found == (1.0,) * 70
     assert [len(asked["texts"]) for _, asked in server.asked] == [32, 32, 6]
+
+
+def at_most_16(asked: Any) -> tuple[int, Any]:
+    if (count := len(asked["texts"])) > 16:
+        return 413, {"error": f"batch size {count} > maximum allowed batch size 16", "error_type": "Validation"}
+    return tei_rerank(asked)
+
+
+@pytest.mark.slow
+def test_how_many_texts_a_server_takes_is_learnt_once_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ModelServer("TEI") as server, ModelServer("tei") as reranks:
+        model = EmbeddingModel("m", server.url, dimension=12, api_key_env="", retries=0)
+        texts = [f"text {number}" for number in range(70)]
+        found = model.embed(texts, kind="passage")
+        assert (found == [model.embed([text], kind="passage")[0] for text in texts]).all()
+        scorer = RerankModel("m", reranks.url, form="tei", api_key_env="", retries=0)
+        monkeypatch.setattr(reranks, "rerank", (*RERANKERS["tei"][:2], at_most_16))
+        assert scorer.scores("red", ["red"] * 40) == (1.0,) * 40
+    assert [len(asked["input"]) for _, asked in server.asked[:4]] == [70, 32, 32, 6]
+    assert [len(asked["texts"]) for _, asked in reranks.asked] == [32, 16, 16, 8]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "batch size is invalid, it should not be larger than 10.: input.contents",
+        "* BatchEmbedContentsRequest.requests: at most 10 requests can be in one batch",
+        "Too many inputs in request, split into more batches.",
+    ],
+)
+def test_a_refusal_of_many_texts_is_read_in_the_words_of_each_host(said: str) -> None:
+    assert fewer(said, 70) == (35 if "Too many" in said else 10)
+    assert fewer(said, 1) == 0
+    assert fewer("input is too large to process. increase the physical batch size (current batch size: 8)", 9) == 0
 
 
 @pytest.mark.slow

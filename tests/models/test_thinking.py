@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from spolia.models import CompletionModel, EmbeddingModel, RerankModel, Scripted
 from spolia.models.http import retry
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.transcriber import Transcriber
+from spolia.models.marks import CHANNELS, FINAL
 from spolia.models.prompting.role import Ask, Role, spoken_reply
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
@@ -179,6 +181,19 @@ def test_thoughts_that_a_server_sends_apart_are_no_part_of_the_reply() -> None:
     assert pieces == ["Nokia."]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_reply_in_parts_is_its_text_without_what_the_model_thinks(streams: bool) -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Sony?"}]}
+    parts = [thinking, {"type": "text", "text": "Nokia"}, {"type": "text", "text": "."}]
+    whole = {"choices": [{"message": {"role": "assistant", "content": parts}, "finish_reason": "stop"}]}
+    pieces: list[str] = []
+    with OpenAIServer(ServedReply(body=json.dumps(whole).encode())) as server:
+        model = ChatModel("magistral", server.url, retries=0)
+        assert model.generate(PROMPT, on_text=pieces.append if streams else None).text == "Nokia."
+    assert pieces == ["Nokia."] * streams
+
+
 def streamed(reply: str) -> str:
     """What is left of what a reader streams of a reply that comes word by word."""
     text = ""
@@ -205,6 +220,9 @@ def streamed(reply: str) -> str:
         ("Sony, I thought.</think>", ""),
         ("Sony </think><think> or Nokia [1].", ""),
         ("Sony </think><think> or </think>Nokia [1].", "Nokia [1]."),
+        (f"{CHANNELS[0]}<|message|>Sony? [1]<|end|><|start|>assistant{FINAL}Nokia [1].", "Nokia [1]."),
+        (f"{FINAL}Nokia [1].", "Nokia [1]."),
+        (f"{CHANNELS[0]}<|message|>Sony, or [1]", ""),
     ],
 )
 def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer: str) -> None:
@@ -216,7 +234,12 @@ def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer
     assert streamed(reply) == answer
 
 
-@given(st.lists(st.sampled_from(["<think>", "</think>", "</", "think", ">", " ", "Nokia", "[1]", "."]), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from(["<think>", "</think>", CHANNELS[0], FINAL, "</", "think", ">", " ", "Nokia", "[1]", "."]),
+        max_size=12,
+    )
+)
 @example(["</", " ", "</think>", " ", "</"])
 def test_what_is_streamed_is_what_is_said_wherever_a_thought_ends(parts: list[str]) -> None:
     said = list[str]()

@@ -19,6 +19,8 @@ THOUGHTS = ("think", "thinking", "thought", "reasoning", "seed:think")
 """Tags between which models think."""
 OPENS, CLOSES = "[<◁]", "[>▷]"
 """Patterns of the brackets of such a tag."""
+CHANNELS, FINAL = ("<|channel|>analysis", "<|channel|>commentary"), "<|channel|>final<|message|>"
+"""What thoughts, and what the answer after them, begin with in OpenAI's harmony format."""
 _TOOLS = (
     "tool_call", "tool_calls", "tool_response", "tool_result", "tool_results", "tools", "function_call",
     "function_calls", "function_results", "invoke", "arg_key", "arg_value",

@@ -70,11 +70,14 @@ class EmbeddingModel(Remote):
         """
         import numpy as np
 
+        from spolia.models.http.request import in_requests  # urllib3 is only imported when a server is asked
+
         found = np.empty((len(texts), self.dimension), np.float32)
         first = 0
         for batch in self._batches(texts, kind):
-            found[first : first + len(batch)] = self._embedded(batch)
-            first += len(batch)
+            for vector in in_requests(self, batch, self._embedded):
+                found[first] = vector
+                first += 1
         return found
 
     def measured(self) -> Self:
@@ -115,10 +118,10 @@ class EmbeddingModel(Remote):
         if batch:
             yield batch
 
-    def _embedded(self, batch: list[str]) -> Vectors:
-        from spolia.models.http.request import Posting  # urllib3 is only imported when a server is asked
+    def _embedded(self, batch: Sequence[str]) -> Vectors:
+        from spolia.models.http.request import Posting
 
-        body: dict[str, Any] = {"model": self.model, "input": batch, "encoding_format": "float"}
+        body: dict[str, Any] = {"model": self.model, "input": list(batch), "encoding_format": "float"}
         if self.shortened:
             body["dimensions"] = self.dimension
         bound = Usage(embedded=len(batch), input_tokens=sum(map(estimated_tokens, batch)))

@@ -128,7 +128,7 @@ class Reply:
         self._called = self._called or _called(message)
         self._tokens.extend(_tokens(mapping(choice.get("logprobs")).get("content")))
         self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
-        piece = self._mended.add(_text(message.get("content")))
+        piece = self._mended.add(_content(message.get("content")))
         self._text.append(piece)
         return piece
 
@@ -209,7 +209,9 @@ RENAMED = {"max_tokens": "max_completion_tokens"}
 _SPARE = ("max_tokens", "temperature", "seed", "stream_options")
 _SPARE_IF_NAMED = (*_SPARE, "stream")
 """What is taken for refused if the error has it as its `param`: in a message, "stream" is a word like others."""
-_REFUSES = re.compile(r"unsupported|not (?:support|permitted|allowed)|unrecogni[sz]ed|unknown|extra", re.IGNORECASE)
+_REFUSES = re.compile(
+    r"unsupported|not (?:support|permitted|allowed)|unrecogni[sz]ed|unknown|extra|deprecated", re.IGNORECASE
+)
 
 
 def refused_setting(status: int, text: str) -> str:
@@ -226,6 +228,28 @@ def refused_setting(status: int, text: str) -> str:
     spare = _SPARE_IF_NAMED if param else _SPARE
     named = re.search(rf"\b(?:{'|'.join(spare)})\b", param[1] if param else text)
     return named[0] if named else ""
+
+
+_TOO_MANY = re.compile(
+    r"(?<!physical )(?<!current )batch size|(?:at most|maximum) \d+ requests|more batches|number of (?:texts|inputs)|"
+    r"too many (?:texts|inputs)",
+    re.IGNORECASE,
+)
+
+
+def fewer(said: str, count: int) -> int:
+    """How many texts a server takes in one request, as its error for `count` texts says, else half; 0 for other errors.
+
+    >>> fewer("batch size 70 > maximum allowed batch size 32", 70), fewer("Too many inputs", 70), fewer("no key", 70)
+    (32, 35, 0)
+    """
+    found = _TOO_MANY.search(said)
+    if found is None or count < 2:
+        return 0
+    numbers = [
+        number for digits in re.findall(r"\d{1,9}", said[found.start() :]) if 0 < (number := int(digits)) < count
+    ]
+    return max(numbers, default=count // 2)
 
 
 def parsed(data: str, array: str = "") -> Mapping[str, Any]:
@@ -303,6 +327,14 @@ def _called(message: Mapping[str, Any]) -> str:
 
 def _text(found: object) -> str:
     return found if isinstance(found, str) else ""
+
+
+def _content(found: object) -> str:
+    """The text of a message; some servers send it in parts, of which those that the model thinks are no part of it."""
+    if not isinstance(found, list):
+        return _text(found)
+    parts = map(mapping, found)
+    return "".join(_text(part.get("text")) for part in parts if part.get("type", "text") == "text")
 
 
 def _closed(text: str) -> str:

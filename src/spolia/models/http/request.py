@@ -1,13 +1,13 @@
 """One call of a server that replies with one JSON object."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.egress.exchange import RequestLimits, Response, release
-from spolia.errors import ModelUnavailable
+from spolia.errors import ModelRejected, ModelUnavailable
 from spolia.models.http.remote import Remote
-from spolia.models.http.replies import DONE, Reply, estimated_tokens, events, mapping, parsed
+from spolia.models.http.replies import DONE, Reply, estimated_tokens, events, fewer, mapping, parsed
 from spolia.models.http.retry import Attempts, Out, chunks, content, largest_reply, without
 from spolia.types import Generation, Usage
 
@@ -61,6 +61,29 @@ def sendable(text: str, window: int = 0) -> str:
     if window and len(whole) > 3 * window:
         whole = whole[: 3 * window]
     return whole.decode("utf-8", "ignore").replace("\x00", " ") or " "
+
+
+One = TypeVar("One")
+Result = TypeVar("Result")
+_most: dict[tuple[str, str], int] = {}
+"""The most texts in one request that each model at each address was found to take in this process."""
+
+
+def in_requests(
+    model: Remote, texts: Sequence[One], send: Callable[[Sequence[One]], Iterable[Result]]
+) -> Iterator[Result]:
+    """What `send` gives for all texts, in as many requests as it takes: servers say how many they take at a time."""
+    place, at = (model.base_url, model.model), 0
+    while at < len(texts):
+        part = texts[at : at + _most.get(place, len(texts))]
+        try:
+            yield from send(part)
+        except ModelRejected as error:
+            if not (most := fewer(str(error), len(part))):
+                raise
+            _most[place] = most
+        else:
+            at += len(part)
 
 
 @dataclass

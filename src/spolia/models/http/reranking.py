@@ -140,16 +140,20 @@ class RerankModel(Remote):
                 f"{self.who} is asked in a form without pictures. Write form='jina' for a server that takes them as "
                 "Jina's does, or rerank by texts (CrossEncoder)."
             )
+        from spolia.models.http.request import in_requests  # urllib3 is only imported when a server is asked
+
         size = min(self.batch_texts, form.most)
-        starts = range(0, len(passages), size)
-        return tuple(score for start in starts for score in self._scored(query, passages[start : start + size]))
+        parts = [passages[start : start + size] for start in range(0, len(passages), size)]
+        return tuple(
+            score for part in parts for score in in_requests(self, part, lambda some: self._scored(query, some))
+        )
 
     def priced(self, usage: Usage) -> Usage:
         found = super().priced(usage)
         return found.but(cost_usd=found.cost_usd + self.usd_per_request)
 
     def _scored(self, query: str, passages: Sequence[str | bytes]) -> list[float]:
-        from spolia.models.http.request import Posting, sendable  # urllib3 is only imported when a server is asked
+        from spolia.models.http.request import Posting, sendable
 
         sent = [one if isinstance(one, bytes) else sendable(one, self.window) for one in passages]
         asked = sendable(query, self.window)

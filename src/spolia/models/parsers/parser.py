@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from spolia.models.marks import CLOSES, OPENS, THOUGHTS, spelt
+from spolia.models.marks import CHANNELS, CLOSES, FINAL, OPENS, THOUGHTS, spelt
 from spolia.types import Value
 
 Out = TypeVar("Out", covariant=True)
@@ -44,9 +44,12 @@ class Parser(ABC, Value, Generic[Out]):
 @lru_cache
 def _thoughts(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """A thought between tags of these names, and the end of one."""
-    written = spelt(names)
-    whole = re.compile(rf"{OPENS}({written}){CLOSES}.*?(?:{OPENS}/\1\s*{CLOSES}|\Z)", re.IGNORECASE | re.DOTALL)
-    return whole, re.compile(rf"{OPENS}/(?:{written})\s*{CLOSES}", re.IGNORECASE)
+    written, final, channels = spelt(names), re.escape(FINAL), spelt(tuple(map(re.escape, CHANNELS)))
+    whole = re.compile(
+        rf"{OPENS}({written}){CLOSES}.*?(?:{OPENS}/\1\s*{CLOSES}|\Z)|(?:{channels}).*?(?={final}|\Z)",
+        re.IGNORECASE | re.DOTALL,
+    )
+    return whole, re.compile(rf"{OPENS}/(?:{written})\s*{CLOSES}|{final}", re.IGNORECASE)
 
 
 def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
@@ -59,6 +62,8 @@ def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
     'No.'
     >>> spoken("◁think▷yes? no◁/think▷ No."), spoken("<seed:think>yes?</seed:think> No.")
     ('No.', 'No.')
+    >>> spoken("<|channel|>analysis<|message|>yes?<|end|><|start|>assistant<|channel|>final<|message|>No.<|return|>")
+    'No.'
     >>> spoken("<think>yes?</think><thought>No.</thought>", ("thought",))
     '<thought>No.</thought>'
     """

@@ -10,7 +10,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, replied, retract
 from spolia.core.validation import validate
 from spolia.errors import EmptyReply, ModelError, ModelRejected, ModelUnavailable
-from spolia.models.marks import CLOSES, OPENS, THOUGHTS, spelt, without_marks
+from spolia.models.marks import CHANNELS, CLOSES, FINAL, OPENS, THOUGHTS, spelt, without_marks
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, Setting, Template
@@ -183,9 +183,12 @@ def _spelling(said: str, found: Generation) -> tuple[Token, ...]:
     return tuple(kept)
 
 
-_BEGUN = re.compile(rf"\s*+{OPENS}(?:{spelt(THOUGHTS)}){CLOSES}", re.IGNORECASE)
-_CLOSING = re.compile(rf"{OPENS}/(?:{spelt(THOUGHTS)})\s{{0,3}}{CLOSES}", re.IGNORECASE)
-_LONGEST_CLOSING = max(map(len, THOUGHTS)) + 6
+_CHANNELS = spelt(tuple(map(re.escape, CHANNELS)))
+_BEGUN = re.compile(rf"\s*+(?:{OPENS}(?:{spelt(THOUGHTS)}){CLOSES}|{_CHANNELS})", re.IGNORECASE)
+_CLOSING = re.compile(rf"{OPENS}/(?:{spelt(THOUGHTS)})\s{{0,3}}{CLOSES}|{re.escape(FINAL)}", re.IGNORECASE)
+_LONGEST_CLOSING = max(len(FINAL), max(map(len, THOUGHTS)) + 6)
+_FIRST = (*(f"<{name}>" for name in THOUGHTS), *CHANNELS, FINAL)
+"""What a reply with a thought begins with."""
 
 
 def after_thought(text: str) -> str | None:
@@ -198,7 +201,7 @@ def after_thought(text: str) -> str | None:
     """
     said = _rest(text)
     begun = said.strip().lower().replace("◁", "<")
-    return None if _BEGUN.match(said) or any(f"<{name}>".startswith(begun) for name in THOUGHTS) else said
+    return None if _BEGUN.match(said) or any(first.startswith(begun) for first in _FIRST) else said
 
 
 def _rest(text: str) -> str:
