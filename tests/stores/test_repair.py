@@ -131,6 +131,29 @@ def test_what_nothing_says_any_more_who_may_read_it_is_shown_to_nobody(corpus: C
     assert corpus.latest().check(deep=True) == []
 
 
+def test_all_groups_that_lost_vectors_by_one_embedder_are_embedded_again(notes: Path, tmp_path: Path) -> None:
+    corpus = Corpus(str(tmp_path / "a.spolia"))
+    near = [
+        corpus.group(
+            parent, Definition(Whole(), parent=parent.removeprefix("near-"), embeddings=(Embedding(EMBEDDER),))
+        )
+        for parent in ("near-chunk", "near-sentence")
+    ]
+    sync(notes, corpus, groups=[corpus.group("sentence"), *near])
+    copy = Corpus(str(shutil.copytree(corpus.path, tmp_path / "b.spolia")))
+    segment = next(Path(copy.path, "vectors").glob("*/*.seg"))
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    report = repair(copy, groups=[copy.group(group.name, group.definition) for group in near])
+    assert [said for said in report.repaired if "vectors were made again" in said]
+    assert (report.left, copy.latest().check(deep=True)) == ((), [])
+    (vector,) = EMBEDDER.embed(["What do builders take?"], kind="query")
+    for group in near:
+        found = [one.latest().nearest(group.name, EMBEDDER.name, vector, 9, ANN) for one in (corpus, copy)]
+        assert found[0] == found[1]
+
+
 def test_looking_at_structure_only_does_not_see_it_and_at_a_share_of_rows_does(
     corpus: Corpus,
 ) -> None:

@@ -141,7 +141,7 @@ def remake(
                     building.to_embed = building._builds([manifest.group])
                     building.make_up()
                     building.embed()
-                    staging.publish(building.complete)
+                    staging.publish(building.complete, embedded=False)  # groups whose turn is later may lack vectors
                 if count := sum(counts):
                     made.append(f"Group {manifest.group!r}: {count} vectors were made again.")
         except (GroupError, ModelError) as error:
