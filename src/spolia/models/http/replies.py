@@ -330,7 +330,7 @@ def _text(found: object) -> str:
 
 
 def _content(found: object) -> str:
-    """The text of a message; some servers send it in parts, of which those that the model thinks are no part of it."""
+    """The text of a message; some servers send it in parts, and what the model thinks in others."""
     if not isinstance(found, list):
         return _text(found)
     parts = map(mapping, found)
