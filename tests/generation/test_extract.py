@@ -106,6 +106,22 @@ def test_a_reference_in_a_sentence_is_told_apart_from_the_marks_of_the_answer() 
     assert answer.citations[0].quote == "The tide is caused by the pull of the moon [2]."
 
 
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        ("| Ship | Master |\n|---|---|\n| de Hoop | Ann Quarry of the old harbour |\n| geloof | Bob Stone |", "| {} |"),
+        ("ship | master\nde Hoop | Ann Quarry of the old harbour\ngeloof | Bob Stone of the new quay", "{}"),
+        ("ship\tmaster\nde Hoop\tAnn Quarry of the old harbour\ngeloof\t\tBob Stone of the new quay", "{}"),
+    ],
+)
+def test_a_row_of_a_table_is_a_quote_of_its_own_with_its_cells_apart(table: str, rows: str) -> None:
+    answer = Extract(words=60)(found("Who is master of de Hoop?", node(f"Ships of 1632.\n\n{table}\n\nAll sail.")))
+    lines = answer.text.split("\n")
+    assert lines[0] == f"{rows.format('de Hoop | Ann Quarry of the old harbour')} [1]"
+    assert [line.count("[") for line in lines] == [1] * len(answer.citations)
+    assert all("\n" not in citation.quote for citation in answer.citations)
+
+
 def test_a_date_or_number_is_preferred_where_one_is_asked_for() -> None:
     answer = Extract(words=10, threshold=0)(
         found("When were the harbours built?", node(TIDES + " Harbours were built well."))

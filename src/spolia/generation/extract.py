@@ -192,7 +192,21 @@ def quotable(text: str, longest: int = LONGEST) -> list[tuple[int, int]]:
     >>> [text[start:end] for start, end in quotable(text, longest=4)]
     ['Stones, old and new,', 'were set.', 'All held.']
     """
-    return [piece for start, end in sentences(text) for piece in _pieces(text, start, end, longest)]
+    lines = (line for start, end in sentences(text) for line in _rows(text, start, end))
+    return [piece for start, end in lines for piece in _pieces(text, start, end, longest)]
+
+
+_BETWEEN_CELLS = pattern(r"(?<=\S)(?:[ ]*\t[ \t]*|[ ]+\|[ ]+)(?=\S)")
+
+
+def _rows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The lines of a table, which its sentences may hold together; else the sentence."""
+    lines = text[start:end].splitlines(keepends=True)
+    if sum(_BETWEEN_CELLS.search(line) is not None for line in lines) < 2:
+        lines = [text[start:end]]
+    for line in lines:
+        yield start, start + len(line)
+        start += len(line)
 
 
 def _pieces(text: str, start: int, end: int, longest: int) -> Iterator[tuple[int, int]]:
@@ -304,7 +318,7 @@ class Extract(Operator[Ranking, Answer]):
     analyzer: Analyzer = field(default_factory=Analyzer)
     abstention: str = "No passage was found that answers this."
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -335,7 +349,9 @@ class Extract(Operator[Ranking, Answer]):
             return Answer(self.abstention, (), "abstained", read.ranking)
         chosen = self._worth_saying(order, likely, [count_words(sentence) for sentence in read.sentences])
         quotes = tuple(read.quote(index, number) for number, index in enumerate(chosen, 1))
-        text = " ".join(f"{without_citations(plain(quote.quote))} [{quote.marker}]" for quote in quotes)
+        rows = [_BETWEEN_CELLS.sub(" | ", quote.quote) for quote in quotes]
+        said = [f"{without_citations(plain(row))} [{number}]" for number, row in enumerate(rows, 1)]
+        text = ("\n" if any(map(_BETWEEN_CELLS.search, rows)) else " ").join(said)
         return Answer(text, quotes, "answered", read.ranking)
 
     def _worth_saying(self, order: Sequence[int], likely: Sequence[float], lengths: Sequence[float]) -> list[int]:
