@@ -21,6 +21,7 @@ from spolia.errors import StoreCorrupt, StoreError, StoreTooNew
 from spolia.filters import Field, where
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.sync import sync
+from spolia.stores.backends.rows import hash_of
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
@@ -145,6 +146,26 @@ def test_an_imported_store_is_the_same_file_again(corpus: Corpus, fast_folder: P
     first = (fast_folder / "1.zip").read_bytes()
     assert first == (fast_folder / "2.zip").read_bytes()
     assert first == (fast_folder / "3.zip").read_bytes()
+
+
+@pytest.mark.slow
+def test_replaced_vectors_are_no_source(folder: Path, fast_folder: Path) -> None:
+    corpus = Corpus(str(fast_folder / "notes.spolia"))
+    sync(folder, corpus, embedder=EMBEDDER)
+    export_store(corpus, fast_folder / "before.zip")
+    hashes = [hash_of(node.indexed_text) for node in corpus.latest().all_nodes("chunk")]
+    with corpus.writer() as writer:
+        writer.remember("vectors", {EMBEDDER.name: "a user's own source"})
+        writer.replace_vectors(EMBEDDER.name, hashes, [EMBEDDER.embed(["x"] * len(hashes), kind="passage")])
+        assert writer.cursors()["vectors"] == {EMBEDDER.name: "a user's own source"}
+        assert len(writer.cursors()) == 2  # the folder, too
+        writer.remember("vectors", {EMBEDDER.name: ""})
+        with pytest.raises(StoreError, match="Give it one"):  # as a file may say that is imported
+            writer.remember("", {EMBEDDER.name: "1"})
+    with zipfile.ZipFile(fast_folder / "before.zip") as before:
+        export_store(corpus, fast_folder / "after.zip")
+        with zipfile.ZipFile(fast_folder / "after.zip") as after:
+            assert before.read("cursors.jsonl") == after.read("cursors.jsonl")
 
 
 @pytest.mark.slow

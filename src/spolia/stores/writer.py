@@ -406,6 +406,8 @@ class Writer(Draft):
         cursors = {item: cursor for item, cursor in cursors.items() if cursor != self.cursor(source, item)}
         if not cursors:
             return
+        if source == sql.REPLACED:
+            raise StoreError("A source has no name, so a store cannot remember how far it was read. Give it one.")
         with self._transaction.change(visible=False):
             fail_point("remember.write")
             # where nothing else has changed, what was published last is as far as this

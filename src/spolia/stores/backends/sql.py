@@ -212,14 +212,15 @@ READERS_AT = "SELECT DISTINCT reader FROM sources WHERE birth <= :at AND death >
 # How far sources were read. What is read later than a generation was published is not known to it.
 CURSORS = "SELECT item, cursor FROM cursors WHERE source = ? ORDER BY item"
 CURSOR = "SELECT cursor, birth FROM cursors WHERE source = ? AND item = ?"
-ALL_CURSORS = "SELECT source, item, cursor FROM cursors ORDER BY source, item"
-CURSORS_AT = """SELECT source, item, cursor FROM cursors WHERE source NOT IN
+ALL_CURSORS = "SELECT source, item, cursor FROM cursors WHERE source <> '' ORDER BY source, item"
+CURSORS_AT = """SELECT source, item, cursor FROM cursors WHERE source <> '' AND source NOT IN
     (SELECT source FROM cursors WHERE birth > :at) ORDER BY source, item"""
 SET_CURSOR = """INSERT INTO cursors VALUES (?, ?, ?, ?, ?) ON CONFLICT (source, item)
     DO UPDATE SET cursor = excluded.cursor, birth = excluded.birth, digest = excluded.digest"""
 DROP_CURSOR = "DELETE FROM cursors WHERE source = ? AND item = ?"
-REPLACED = "vectors"
-"""Not a source: the last replacement of vectors, by embedder, with the first segment that it wrote."""
+REPLACED = ""
+"""Not a source, since these have names: the last replacement of vectors, by embedder, with the first segment that it
+wrote."""
 
 # The end of a document and its nodes: what was born in this generation is taken back, the rest dies.
 END_OF_DOCUMENT = (
