@@ -580,6 +580,8 @@ def test_less_is_better_of_costs() -> None:
     assert found.point == {"cut": 1}
     assert found.score.mean == 2.0
     assert [one.score is None for one in found.finalists] == [False, True, True]
+    assert html(found).count("<td>not measured</td>") == 2
+    assert "With 200 questions or more" in found.json()["unscored"] in html(found)
 
 
 @pytest.mark.slow

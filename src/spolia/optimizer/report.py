@@ -87,7 +87,7 @@ def _leaderboard(found: TunedFlow) -> str:
     head += ["Pareto"] * found.has_means + ["USD a question", "calls a question"] * is_paid + differ
     lines, before = [], None
     for at, one in enumerate(found.finalists, 1):
-        cells = [f"{at}", amount(one.score, found.is_share) if one.score else ""]
+        cells = [f"{at}", amount(one.score, found.is_share) if one.score else "not measured"]
         if grouped:
             cells += [amount(one.ahead, found.is_share) if at > 1 and one.ahead else "", f"{one.group or ''}"]
         cells += ["chosen" if at == 1 else _standing(one), *(f"{mean:.4g}" for _, mean in one.means if found.has_means)]
@@ -112,6 +112,8 @@ def _standing(one: Finalist) -> str:
 
 
 def _under(found: TunedFlow) -> list[str]:
+    if found.unscored:
+        return [f"<p>{escape(found.unscored)}</p>"]
     if found.regret_bound is None:
         return []
     bound = number(found.regret_bound, found.is_share)

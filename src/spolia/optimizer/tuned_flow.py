@@ -103,6 +103,17 @@ class TunedFlow(Value):
         """Whether finalists have means of several measures."""
         return len(self.finalists[0].means) > 1
 
+    @property
+    def unscored(self) -> str:
+        """Why only the chosen flow has a score; empty where all finalists have one."""
+        if all(one.score is not None for one in self.finalists):
+            return ""
+        more = "a larger budget" if self.is_cut_short else "200 questions or more"
+        return (
+            "Only the chosen flow has a score: the other finalists were asked only the questions that chose, on which "
+            f"scores are too good. With {more}, all finalists are scored on fresh questions."
+        )
+
     def _repr_html_(self) -> str:
         """The finalists and the chosen flow, which a notebook shows."""
         from spolia.optimizer.report import fragment
@@ -118,6 +129,7 @@ class TunedFlow(Value):
         found |= {"spent": spent, "objective": self.objective, "scored_on": self.scored_on, "flows": self.flows}
         found |= {"flows_asked": self.asked, "questions": self.questions, "fresh_questions": self.fresh}
         found["finalists"] = [one.json() for one in self.finalists]
+        found["unscored"] = self.unscored
         found["excluded"] = [{"choices": choices, "why": why} for choices, why in self.excluded]
         return found | {"notes": list(self.notes)}
 
