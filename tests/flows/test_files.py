@@ -16,9 +16,12 @@ from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop,
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import FlowFileError, GroupError
-from spolia.flow_files.files import dump, load, load_definitions, load_named
+from spolia.flow_files.files import MOST_FILES, dump, load, load_definitions, load_named, self_contained
 from spolia.flow_files.yaml_text import MAX_DEPTH, MAX_NODES, YamlReader
+from spolia.models.trained_weights import TrainedWeights
 from spolia.post_retrieval.selection import Cut
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.testing import HashingEmbedder
@@ -316,3 +319,51 @@ def test_a_mistake_in_a_file_with_groups_by_name_is_named_where_it_stands() -> N
         load_named("small", "transform: Sentencez\n")
     with pytest.raises(FlowFileError, match="defines large, not small"):
         load_named("small", "large:\n  transform: Sentences\n")
+
+
+def test_a_flow_file_names_others_and_trained_weights_from_where_it_is(tmp_path: Path) -> None:
+    weights = TrainedWeights(str(tmp_path / "mine"), "ab")
+    flow = LearnedRanker(Corpus("notes.spolia").group(), weights)
+    given = {"chunks": flow.group}
+    (tmp_path / "mine").mkdir()
+    mine = tmp_path / "mine" / "flow.yaml"
+    mine.write_text(dump(flow, given, tmp_path / "mine"))
+    assert "folder: ., sha256: ab" in mine.read_text()
+    assert load(mine, given) == flow
+    space = tmp_path / "space.yaml"
+    space.write_text("Choice: {options: [{use: mine/flow.yaml}, {BM25: {group: {use: chunks}}}]}")
+    choice = load(space, given)
+    assert choice == Choice(flow, BM25(flow.group))
+    (tmp_path / "mine").rename(tmp_path / "other")
+    space.write_text("Choice: {options: [{use: other/flow.yaml}, Identity]}")
+    assert f"{tmp_path}/other" in repr(load(space, given))
+    moved = self_contained(space)
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "space.yaml").write_bytes(moved)
+    assert load(tmp_path / "far" / "space.yaml", given) == load(space, given)
+    (tmp_path / "far" / "plain.yaml").write_text("Identity  # as it is")
+    assert self_contained(tmp_path / "far" / "plain.yaml") == b"Identity  # as it is"
+    assert load("{use: a.yaml}", {"a.yaml": flow}) == flow  # a name that is given is no file
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "- Identity\n- a.yaml",
+            "line 2, at 1: There is no operator 'a.yaml'. For the flow of a file write {use: a.yaml}.",
+        ),
+        ("- Identity\n- {use: none.yaml}", "none.yaml: No such file"),
+        ("- {use: inner.yaml}", "inner.yaml is named by a file that a flow file names"),
+        ("- Identity\n- {use: bad.yaml}", "flow.yaml, line 2, at 1.Cut.top: Cut has no field 'top'"),
+        ("[" + ", ".join(f"{{use: {n}.yaml}}" for n in range(MOST_FILES + 1)) + "]", "is more than the 100 files"),
+    ],
+)
+def test_what_is_wrong_with_a_file_that_is_named_is_told(tmp_path: Path, text: str, said: str) -> None:
+    for n in range(MOST_FILES + 1):
+        (tmp_path / f"{n}.yaml").write_text("Identity")
+    (tmp_path / "inner.yaml").write_text("{use: inner.yaml}")
+    (tmp_path / "bad.yaml").write_text("Cut: {top: 3}")
+    (tmp_path / "flow.yaml").write_text(text)
+    with pytest.raises(FlowFileError, match=re.escape(said)):
+        load(tmp_path / "flow.yaml")

@@ -255,8 +255,9 @@ def test_the_flow_multi_hop_takes_the_ranker_that_fits_and_may_be_an_option_of_a
 
 @pytest.mark.slow
 def test_no_candidate_is_chosen_by_questions_that_its_weights_were_trained_on(
-    ranker: Trained, world: DataSet, passages: NodeGroup, tmp_path: Path
+    ranker: Trained, world: DataSet, passages: NodeGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("spolia.evaluation.experiment.experiment.ENOUGH", 1)
     items = list(world.items())
     own = multi_hop(passages, top_k=5, ranker=str(ranker.weights.place))
     space = Choice(bm25(passages, top_k=5), own, name="search")

@@ -17,6 +17,10 @@ from spolia.types.value import names_checked
 
 MAX_BYTES = 1_000_000
 SUFFIXES = (".yaml", ".yml", ".json")
+MOST_FILES = 100
+"""Flow files that one may name."""
+WEIGHTS = ({"folder"}, {"folder", "sha256"})
+"""The fields of trained weights: a folder that begins with a dot is beside the file."""
 
 
 @names_checked
@@ -26,7 +30,8 @@ def load(
     operators: Iterable[Operator[Any, Any] | type] = (),
     env: Collection[str] = (),
 ) -> Operator[Any, Any]:
-    """The flow that a file describes. Nothing that the file names is imported, and nothing is run or opened.
+    """The flow that a file describes. Nothing that the file names is imported, and nothing is run or opened but the
+    flow files that it names: `{use: other.yaml}`, beside it.
 
     Args:
         source: a path, or the text itself. A text of one line that ends in .yaml, .yml or .json is a path.
@@ -60,6 +65,7 @@ def decoded(
     plain, lines = _read(name, text)
     if plain is None:
         raise FlowFileError(f"{name} is empty. Write {expected}.")
+    plain = _placed(plain, Path(name).resolve().parent, given or ())
     try:
         with allow_env(*env):
             return decode(plain, declared, known=Catalogue(operators), given=given, accept=refuse_env)
@@ -79,11 +85,49 @@ def _read(name: str, text: str) -> tuple[Plain, Mapping[Place, int]]:
     return reader.read(text), reader.lines
 
 
-def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None) -> str:
+def _placed(plain: Plain, base: Path, given: Collection[str]) -> Plain:
+    """The data of a file in a folder, with the flow files that it names, and absolute folders of trained weights;
+    `given` are names that are no files."""
+    files: dict[Path, Plain] = {}
+
+    def placed(plain: Plain, base: Path, outer: bool) -> Plain:
+        if isinstance(plain, list):
+            return [placed(one, base, outer) for one in plain]
+        if not isinstance(plain, dict):
+            return plain
+        if set(plain) in WEIGHTS and str(plain["folder"]).startswith("."):
+            return plain | {"folder": str((base / str(plain["folder"])).resolve())}
+        file = plain.get("use") if len(plain) == 1 else None
+        if not isinstance(file, str) or file in given or not file.lower().endswith(SUFFIXES):
+            return {name: placed(one, base, outer) for name, one in plain.items()}
+        return included((base / file).resolve(), outer)
+
+    def included(path: Path, outer: bool) -> Plain:
+        if not outer or len(files) == MOST_FILES:
+            reason = f"is more than the {MOST_FILES} files" if outer else "is named by a file that a flow file names"
+            raise FlowFileError(f"{path} {reason}. Write its operators in its place.")
+        if path not in files:
+            found, _ = _read(*_text(path, "an operator"))
+            files[path] = placed(found, path.parent, False)
+        return files[path]
+
+    return placed(plain, base, True)
+
+
+def self_contained(file: Path) -> bytes:
+    """A flow file as it is if it can be moved alone; else with what it names in place of the names."""
+    name, text = _text(file, "an operator")
+    plain, _ = _read(name, text)
+    placed = _placed(plain, file.resolve().parent, ())
+    return file.read_bytes() if placed == plain else written(placed).encode()
+
+
+def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None, folder: Path | None = None) -> str:
     """The text of a flow file that `load` reads back as an equal flow.
 
     Args:
         given: objects to write by name, as `{use: name}`; everything else is written out.
+        folder: where the file will be; trained weights there are written as `.`, so that the folder can be moved.
 
     Raises:
         CodecError: something in the flow has no plain form.
@@ -95,7 +139,19 @@ def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None) -> st
       - Samples: {n: 2}
       - Samples: {n: 3}
     """
-    return written(encode(flow, Operator, given=given))
+    plain = encode(flow, Operator, given=given)
+    return written(plain if folder is None else _beside(plain, str(folder)))
+
+
+def _beside(plain: Plain, folder: str) -> Plain:
+    """Plain data in which trained weights in a folder are beside the file."""
+    if isinstance(plain, list):
+        return [_beside(one, folder) for one in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if set(plain) in WEIGHTS and plain["folder"] == folder:
+        return plain | {"folder": "."}
+    return {name: _beside(one, folder) for name, one in plain.items()}
 
 
 def _text(source: str | Path, expected: str) -> tuple[str, str]:

@@ -93,7 +93,7 @@ class TuningPlan:
         """The plan for these arguments of `tune`, which names the errors."""
         objectives = Objectives.of(objective, under, combine)
         measures = objectives.measures
-        experiment = Experiment(flow, items, measures)  # which refuses what cannot be measured
+        experiment = Experiment(flow, items, measures, overlap=True)  # refuses what cannot be measured
         asked = [item for item in experiment.asked if all(measure.applies(item) for measure in measures)]
         if not asked:
             raise DataError(f"No question has gold for all of {', '.join(map(str, measures))}. Name fewer measures.")

@@ -101,12 +101,8 @@ class Aliases:
                 f"The aliases in {self.file} cannot be read: {error}. Move the file away and promote again."
             ) from error
 
-    def copied(self, file: Path) -> Promotion:
-        """A flow file copied for good; it is served from that copy."""
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise FlowFileError(f"{file} cannot be read: {error.strerror}. Write the path of a flow file.") from error
+    def copied(self, file: Path, content: bytes) -> Promotion:
+        """A flow file whose content is copied for good; it is served from that copy."""
         digest = sha256(content).hexdigest()
         copy = self.folder / "flows" / digest[:16] / file.name
         if _digest(copy) != digest:

@@ -356,7 +356,7 @@ class _Training:
         self._write(CARD, as_json(card))  # the scored flow reads it; without an identity the training has not ended
         found = self._result(card)
         card["score"] = self._score(self._scored(found), run)
-        self._write(FLOW, dump(found.flow, given))
+        self._write(FLOW, dump(found.flow, given, self.folder))
         lines = (f" {as_json(name)}: {as_json(value)}" for name, value in {**card, "training": self.identity}.items())
         self._write(CARD, "{\n" + ",\n".join(lines) + "\n}\n")
         with suppress(OSError):

@@ -158,6 +158,7 @@ def promote(
     the alias stays as it is then.
     """
     from spolia.cli.flow_parts import is_file
+    from spolia.flow_files.files import self_contained
     from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
     from spolia.stores.corpus import Corpus
 
@@ -175,7 +176,8 @@ def promote(
         raise DataError("Write FLOW and --baseline FILE; `spolia gate FLOW --write` makes a baseline.")
     named = _candidate(aliases) if flow == CANDIDATE else flow
     _build_groups(screen, given, named)  # before the copy, so that errors name the user's file
-    wanted = aliases.copied(Path(named)) if is_file(named) else Promotion(named)
+    file = Path(named)
+    wanted = aliases.copied(file, self_contained(file)) if is_file(named) else Promotion(named)
     found = None
     if baseline is not None:
         called = wanted.name if flow == CANDIDATE else flow  # not the copy's path

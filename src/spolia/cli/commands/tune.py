@@ -1,6 +1,7 @@
 """`spolia tune`: the best flow of a space on your own questions."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from spolia.optimizer.tuned_flow import TunedFlow
 
 BEST, RESULT, REPORT, STUDY = "best.yaml", "tuned.json", "report.html", "study.json"
+NAMED_FILES = re.compile(r"""\buse:\s*["']?([^"',}\n]+\.(?:ya?ml|json))\b""", re.IGNORECASE)
+"""Flow files that a space names."""
 OBJECTIVE = "nDCG@10"
 LISTED = 5
 """Flows that are shown beside the chosen one."""
@@ -112,6 +115,8 @@ def tune(given: TuningOptions) -> Exit:
     """
     screen = Screen(json=given.json)
     read = [Path(given.space), given.data, *(folder / RESULT for folder in given.warm or ())]
+    if (file := Path(given.space)).is_file():
+        read += [file.parent / one for one in NAMED_FILES.findall(file.read_text("utf-8", "replace"))]
     finished = FinishedStudy(given.out, given, read)
     if not given.estimate and (before := finished.read()) is not None:
         _tell_again(screen, before, given.out)

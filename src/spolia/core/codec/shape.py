@@ -138,6 +138,8 @@ class DecodeContext:
 
     def unknown(self, name: str, place: "Instance | Step | Anything") -> CodecError:
         """The error that no class has this id, with the nearest of what the place takes."""
+        if name.lower().endswith((".yaml", ".yml", ".json")) and place.kind == "operator":
+            return CodecError(f"There is no operator {name!r}. For the flow of a file write {{use: {name}}}.")
         package, _, rest = name.partition(":")
         nouns = vars(types) if place.kind == "operator" else {}
         ids = [known for known in self.known if known not in nouns and bool(rest) is (":" in known)]
