@@ -33,6 +33,18 @@ def is_secret(value: str) -> bool:
     return len(value) >= SHORTEST_SECRET and not value.isalpha()
 
 
+_PASSWORD = re.compile(r"(://[^/:@\s]*:)(?!:|\d*/)[^@]*@")
+
+
+def without_password(address: str) -> str:
+    """An address without the password in it, for messages; another text than the address if it has one.
+
+    >>> without_password("sftp://ann:se/cret@host:22/docs"), without_password("abfs://docs@account/a:b@c")
+    ('sftp://ann:…@host:22/docs', 'abfs://docs@account/a:b@c')
+    """
+    return _PASSWORD.sub(r"\1…@", address)
+
+
 @contextmanager
 def allow_env(*names: str) -> Iterator[None]:
     """Allow flow files and stores to name these environment variables, for whatever runs inside.

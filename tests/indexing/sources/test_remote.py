@@ -229,5 +229,13 @@ def test_the_web_is_not_asked_past_the_check_of_addresses(url: str, options: tup
         RemoteFiles(url, options)
 
 
+@pytest.mark.parametrize("url", ["ftp://ann:hunter2@host/docs", "zip://::sftp://ann:hun/ter2@host/a.zip"])
+def test_a_password_in_an_address_is_an_error_that_does_not_show_it(url: str) -> None:
+    with pytest.raises(SourceError, match=r"ann:…@host.* holds a password") as refused:
+        RemoteFiles(url)
+    assert "ter2" not in str(refused.value)
+    assert RemoteFiles("sftp://ann@host:22/a:b@c").id == "sftp://ann@host:22/a:b@c/"
+
+
 def test_a_protocol_that_nobody_knows_is_said(corpus: Corpus) -> None:
     assert "not known" in sync(RemoteFiles("nonsense://a"), corpus).failed[0][1]

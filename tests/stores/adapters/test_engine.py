@@ -22,6 +22,14 @@ SERVED: tuple[type[Served[Any]], ...] = (Chroma, Milvus, OpenSearch, Qdrant)
 ENGINES: tuple[type[Engine[Any]], ...] = (*SERVED, LanceDB)
 
 
+@pytest.mark.parametrize("uri", ["s3://ann:pass@bucket/a", "https://db?api_key=pass"])
+def test_a_place_of_files_holds_no_secret(uri: str) -> None:
+    with pytest.raises(StoreError, match="holds more than an address") as refused:
+        LanceDB(uri=uri)
+    assert "pass" not in str(refused.value).replace("a password", "")
+    assert LanceDB(uri="s3://bucket/a").uri == "s3://bucket/a"
+
+
 @pytest.mark.parametrize("engine", SERVED)
 @pytest.mark.parametrize("url", ["http://ann:pass@db:1", "http://db?token=pass", "db:6333", "ftp://db", "http://db:0"])
 def test_an_address_is_an_address_and_nothing_more(engine: type[Served[Any]], url: str) -> None:

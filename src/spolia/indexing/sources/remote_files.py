@@ -12,6 +12,7 @@ from os.path import splitext
 from pathlib import Path
 from typing import Any
 
+from spolia.core.environment import without_password
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, SourceError, SourceUnavailable, SpoliaError, installed
 from spolia.indexing.readers.reader import FileReader, reader_of
@@ -48,7 +49,7 @@ class RemoteFiles(Source):
         options: of the file system, as `anon: true`; `${NAME}` stands for the environment variable.
 
     Raises:
-        SourceError: it is not an address of a file system, or it is one of the web.
+        SourceError: it is not an address of a file system, is one of the web, or holds a password.
 
     >>> RemoteFiles("s3://archive/docs", (("profile", "reading"),)).id
     's3://archive/docs/'
@@ -61,6 +62,11 @@ class RemoteFiles(Source):
         if "://" not in self.url:
             raise SourceError(
                 f"{self.url!r} is not an address of a file system. Write PROTOCOL://PATH, as s3://BUCKET/docs."
+            )
+        if self.url != (shown := without_password(self.url)):
+            raise SourceError(
+                f"{shown!r} holds a password, and addresses are the names of documents. Write it without, and "
+                "options: {username: ${NAME}, password: ${NAME}} with the names of environment variables."
             )
         named = self.url.split("::")
         named += [str(value) for name, value in self.options if name in _NAMING]

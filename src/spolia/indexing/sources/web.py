@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from spolia.core.environment import without_password
 from spolia.egress.download import LARGEST_BYTES, Fetched, fetch
 from spolia.egress.retry import patiently
 from spolia.errors import EgressError, EgressFailed, EgressRefused, SourceError
@@ -254,7 +255,8 @@ class WebPages(Source):
             )
         for address in addresses:
             if not normal(address):
-                raise SourceError(f"{address!r} is not a page address. Write https://HOST/PATH, without a password.")
+                shown = without_password(address)
+                raise SourceError(f"{shown!r} is not a page address. Write https://HOST/PATH, without a password.")
         if self.depth < 0 or self.most < 1 or self.at_once < 1 or self.delay_s < 0:
             raise SourceError("A number is too small. Write depth and delay_s from 0, most and at_once from 1.")
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from spolia.core.environment import without_password
 from spolia.core.run_context import note, reach
 from spolia.egress.download import fetch
 from spolia.egress.retry import patiently
@@ -59,7 +60,8 @@ class SearchAPI(Value):
     def __post_init__(self) -> None:
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-            raise SourceError(f"base_url is {self.base_url!r:.200}, no plain web address. Write https://HOST.")
+            shown = without_password(self.base_url)
+            raise SourceError(f"base_url is {shown!r:.200}, no plain web address. Write https://HOST.")
         if not (self.timeout_s > 0 and self.deadline_s > 0 and self.retries >= 0 and self.largest_bytes > 0):
             raise SourceError(f"{type(self).__name__} has a number that is too small. Write numbers above 0.")
 

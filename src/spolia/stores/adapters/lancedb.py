@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from spolia.core.environment import without_password
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Engine, Near
 from spolia.stores.indexes import Vectors
@@ -43,6 +44,14 @@ class LanceDB(Engine["LanceTable"]):
 
     extra: ClassVar[str] = "lancedb"
     module: ClassVar[str] = "lancedb"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.uri != without_password(self.uri) or ("://" in self.uri and "?" in self.uri):
+            raise StoreError(
+                "uri holds more than an address (a user, a password, a query), which would be stored with the group. "
+                "Write the address alone, with its credentials in the environment."
+            )
 
     def _collection(self, dimension: int, metric: str) -> "LanceTable":
         return LanceTable(self, dimension, metric)
