@@ -161,6 +161,23 @@ def test_a_change_waits_for_a_model_that_is_away_and_holds_up_no_other(
     assert hits(documents, model, MOON)[f"a.md {MOON}"] == 1
 
 
+def test_new_texts_wait_for_a_model_that_is_away_and_hold_up_nothing_that_needs_none(
+    documents: Documents, model: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "RETRY_S", 0.0)
+    model.reply = ServedReply(status=503)
+    new = [documents.add("d.md", b"Owls fly."), documents.delete("c.md"), documents.add("c.md", b"Newts swim.")]
+    others = [documents.delete("b.md"), *documents.transfer(["a.md"], "in"), documents.patch("a.md", {"year": 2026})]
+    documents.publish()
+    assert [state for state, _ in states(documents, *new)] == ["waiting"] * 3
+    assert states(documents, *others) == [("done", "")] * 3
+    assert sorted(documents.names()) == ["a.md", "c.md", "in/a.md"]
+    model.reply = ServedReply()
+    documents.publish()
+    assert states(documents, *new) == [("done", "")] * 3
+    assert [node.text for node in documents.nodes("c.md")] == ["Newts swim."]
+
+
 @pytest.mark.parametrize("documents", ["folder"], indirect=True)
 def test_only_what_was_read_out_of_a_document_is_embedded_with_it(documents: Documents, model: Changing) -> None:
     file = BytesIO()

@@ -271,15 +271,24 @@ def _declared(schema: Schema, metas: Iterable[Mapping[str, Scalar]]) -> tuple[Fi
 
 def _rounds(claims: Sequence[Claim]) -> Iterator[list[Claim]]:
     """Changes that can be committed together: of each document up to the one that makes it again, whose failure is
-    none of those after it. Those that embed again are apart: an embedder that is away holds up no other change."""
+    none of those after it. An embedder that is away holds up no change without it: first come documents without new
+    texts, then new texts, then what is embedded again."""
     while claims:
-        ended, now, later = set[str](), list[Claim](), list[Claim]()
+        ended, new, now, later = set[str](), set[str](), list[Claim](), list[Claim]()
         for one in claims:
             (later if (name := one.payload["name"]) in ended else now).append(one)
             if one.kind in get_args(Reparse):
                 ended.add(name)
-        for are_embedded in (False, True):
-            yield [one for one in now if (one.kind == "embed") is are_embedded]
+        for one in now:
+            if one.kind == "delete":
+                new.discard(one.payload["name"])
+            elif one.kind not in ("patch", "transfer", "embed"):
+                new.add(one.payload["name"])
+        apart = [one for one in now if one.kind == "embed"]
+        others = [one for one in now if one.kind != "embed"]
+        yield [one for one in others if one.payload["name"] not in new]
+        yield [one for one in others if one.payload["name"] in new]
+        yield apart
         claims = later
 
 
