@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from io import BytesIO
@@ -19,6 +19,7 @@ from spolia.indexing.splitters.text_units import Sentences
 from spolia.models import EmbeddingModel
 from spolia.services import publisher
 from spolia.services.documents import Documents
+from spolia.services.jobs import Claim
 from spolia.stores import HNSW, Embedding, Exact, files, materialise, staging
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.open_store import forget
@@ -144,10 +145,16 @@ def test_another_dimension_is_refused_and_the_old_vectors_stay(documents: Docume
     assert hits(documents, model, MOON)[f"a.md {MOON}"] == 1
 
 
-def test_a_change_waits_for_a_model_that_is_away_and_holds_up_no_other(
+def test_a_change_waits_longer_each_time_for_a_model_that_is_away_and_holds_up_no_other(
     documents: Documents, model: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "RETRY_S", 0.0)
+    retry, waits = documents.queue.retry, list[float]()
+
+    def noted(claims: Sequence[Claim], why: str, after_s: float) -> list[int]:
+        waits.append(after_s)
+        return retry(claims, why, 0.0)
+
+    monkeypatch.setattr(documents.queue, "retry", noted)
     model.reply = ServedReply(status=503)
     (task,) = documents.reparse(["a.md"], "embed")
     others = [documents.delete("b.md"), documents.add("c.md", SALT.encode())]
@@ -155,6 +162,8 @@ def test_a_change_waits_for_a_model_that_is_away_and_holds_up_no_other(
     assert states(documents, *others) == [("done", "")] * 2
     ((state, why),) = states(documents, task)
     assert (state, "503" in why) == ("waiting", True)
+    documents.publish()
+    assert waits == [5.0, 20.0]
     model.reply = ServedReply(weights="of another model ")
     documents.publish()
     assert states(documents, task) == [("done", "")]

@@ -38,6 +38,7 @@ from spolia.types.documents import SENT
 TOGETHER = 1_000
 """Changes of one commit, at most."""
 RETRY_S = 5.0
+"""Until a change is tried again the first time."""
 Reparse: TypeAlias = Literal["rebuild", "embed", "missing"]
 AFTER = "after"
 """In the payload of a job that waits for another one to be done."""
@@ -108,7 +109,7 @@ class Publisher:
             elif job.state == "done":
                 found.append(one)
             else:
-                self.queue.retry([one], f"Task {job.id} is not done yet.", RETRY_S)
+                self._wait([one], f"Task {job.id} is not done yet.")
         return found
 
     def run(self, stopped: threading.Event, poll_s: float = 1.0) -> None:
@@ -149,7 +150,7 @@ class Publisher:
             failed = self._committed(claims)
         except SpoliaError as error:
             if error.transient:
-                self.queue.retry(claims, str(error), RETRY_S)
+                self._wait(claims, str(error))
                 return
             self._divide(claims, error)
         except Exception as error:
@@ -161,6 +162,11 @@ class Publisher:
             for uri, one in last.items():
                 self.queue.end([one], "failed", failed[uri])
             self._publish([one for one in bad if one not in last.values()])  # changes before a bad one hold
+
+    def _wait(self, claims: Sequence[Claim], why: str) -> None:
+        """Give changes back, longer each time: seven minutes in all, in which a model can be loaded."""
+        for times in {one.token for one in claims}:
+            self.queue.retry([one for one in claims if one.token == times], why, RETRY_S * 4 ** (times - 1))
 
     def _divide(self, claims: Sequence[Claim], error: Exception) -> None:
         if len(claims) == 1:
