@@ -169,7 +169,7 @@ def test_texts_fill_all_groups_of_a_store(corpus: Corpus) -> None:
     assert corpus.snapshot().check() == []
 
 
-@pytest.mark.parametrize("texts", [{"": "text"}, {"a\0b": "text"}, {"salt": b"bytes"}, {"salt": None}])
+@pytest.mark.parametrize("texts", [{"": "text"}, {"a\0b": "text"}, {"salt": b"bytes"}, {"salt": None}, {1: "text"}])
 def test_what_is_no_text_is_refused(corpus: Corpus, texts: dict[str, str]) -> None:
     with pytest.raises(DocumentError, match=r"add_texts\(corpus, \{name: text\}\)"):
         add_texts(corpus, texts)

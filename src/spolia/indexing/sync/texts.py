@@ -89,7 +89,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     by_name, now = by_suffix(readers), time.time_ns()
     files = Files(by_name)
     for name, text in texts.items():
-        if not name.strip() or "\0" in name or not isinstance(text, str):
+        if not isinstance(name, str) or not name.strip() or "\0" in name or not isinstance(text, str):
             raise DocumentError(
                 f"The document {name!r} is {type(text).__name__}. Write a name, without NUL characters, and a text: "
                 "add_texts(corpus, {name: text})."
