@@ -57,6 +57,21 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
 
 
 @pytest.mark.slow
+def test_a_ranker_of_a_data_set_says_that_a_store_needs_its_own(spolia: Spolia, tmp_path: Path) -> None:
+    data, out, store = write_world(tmp_path / "towns", 40), tmp_path / "ranker", tmp_path / "s.spolia"
+    told = " ".join(spolia("train", "ranker", "--data", data, "-o", out).err.split())
+    assert f"It is for the passages of {data} alone; for a store, train with --store STORE." in told
+    measured = spolia("eval", out / "flow.yaml", "--data", data, "--split", "report", "--measures", "R@5")
+    assert measured.code == 0, measured.err
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.md").write_text("# Oda\n\nOda was born in Lund.\n")
+    assert spolia("index", tmp_path / "texts", "--store", store, "--no-vectors").code == 0
+    refused = " ".join(spolia("search", "Oda?", "--store", store, "--flow", out / "flow.yaml").err.split())
+    assert "group: made in another way" in refused
+    assert f"Train one on this store: spolia train ranker --data DATA --store {store} -o FOLDER." in refused
+
+
+@pytest.mark.slow
 def test_a_sufficiency_classifier_is_trained_on_chains_of_the_model_and_the_reader_on_answers(
     spolia: Spolia, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spolia.training.parts import TrainingContext
     from spolia.types import Item
 
-LM = "lm"
+LM, RANKER = "lm", "ranker"
 EMBEDDING = "hybrid"
 """The passages of the data have vectors, unless a retriever is named that has no use for them."""
 
@@ -131,7 +131,7 @@ def train(
         )
     simulated = {"simulated": True} if given.llm == SIMULATED else {}
     screen.give(**simulated, sha256=found.sha256, card=found.card, flow=str(out / "flow.yaml"))
-    _show(screen, found.card, out)
+    _show(screen, found.card, out, data, given.store)
     return Exit.DONE
 
 
@@ -226,7 +226,7 @@ def _curve(loss: float, validation: float | None) -> str:
     return f"loss {loss:.4f}" + ("" if validation is None else f", validation {validation:.4f}")
 
 
-def _show(screen: Screen, card: Any, out: Path) -> None:
+def _show(screen: Screen, card: Any, out: Path, data: Path, store: str | None) -> None:
     asked = card["questions"]
     screen.show(
         f"Trained: {card['part']}, on {several(asked['train'], 'question')} in "
@@ -242,4 +242,9 @@ def _show(screen: Screen, card: Any, out: Path) -> None:
         )
     for note in card["notes"]:
         screen.say(note, "yellow" if note.startswith("Warning") else "dim")
-    screen.say(f"Written: {out / 'flow.yaml'}. Use it: spolia ask QUESTION --flow {out / 'flow.yaml'} --store STORE")
+    flow, use = out / "flow.yaml", "Use it"
+    how = f"spolia ask QUESTION --flow {flow} --store {store or 'STORE'}"
+    if card["part"] == RANKER and store is None:
+        use = f"It is for the passages of {data} alone; for a store, train with --store STORE. Measure it"
+        how = f"spolia eval {flow} --data {data} --split report"
+    screen.say(f"Written: {flow}. {use}: {how}")

@@ -113,14 +113,17 @@ class LearnedRanker(GroupSearch):
         if not isinstance(trained, dict):
             raise WeightsError(f"{self.weights.place} holds no weights of a ranker. Train it again.")
         differences = [
-            f"{name}: {value!r} in training, {here.get(name)!r} here"
+            f"{name}: made in another way"
+            if name == "group"  # a hash
+            else f"{name}: {value!r} in training, {here.get(name)!r} here"
             for name, value in trained.items()
             if value is not None and value != here.get(name)
         ]
         if differences:
             raise ManifestMismatch(
                 f"The ranker in {self.weights.place} was trained on other groups than {self.group.corpus.path} has: "
-                f"{'; '.join(differences)}. Use it with equal groups, or train one here: spolia train ranker."
+                f"{'; '.join(differences)}. Train one on this store: spolia train ranker --data DATA --store "
+                f"{self.group.corpus.path} -o FOLDER."
             )
         return read_passes(self.weights.sha256 or self.weights.fingerprint() or "", self.weights)
 
