@@ -82,6 +82,9 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
             runs = [bob.post("/v1/answer", json={"question": f"{one} "}).json()["run"] for one in QUESTIONS[:4]]
             right = {"run": runs[0], "thumb": "up", "answer": "the pull of the moon"}
             assert bob.post("/v1/feedback", json=right).status_code == 200
+            more = " ".join(spolia("questions", *store, "--feedback", "-o", tmp_path / "more").err.split())
+            assert "1 corrected answer without a question: no row can be made." in more
+            assert "serve with --keep-values" in more
             report = ("monitor", *store, "--json")
             until(lambda: (spolia(*report).json["candidate"] or {"n": 0})["n"] >= 4)
             told = spolia(*report).json

@@ -76,7 +76,8 @@ def questions(
         option(
             "--feedback",
             "Make them from the feedback of `spolia serve` users; asks no model. Corrected answers also go to "
-            "preferences.jsonl, as rows for `dpo`.",
+            "preferences.jsonl, as rows for `dpo`. Needs the questions: sent with the feedback, or kept by "
+            "--keep-values of `spolia serve`.",
         ),
     ] = False,
     review: Annotated[Path | None, option("--review FILE", "Apply the edits in review.csv; asks no model.")] = None,
@@ -139,6 +140,12 @@ def _from_feedback(screen: Screen, out: Path, corpus: Corpus, access: frozenset[
         out.mkdir(parents=True, exist_ok=True)
         write_rows(out / PREFERENCES, preferred)
         screen.say(f"{several(len(preferred), 'corrected answer')} in {out / PREFERENCES}, for spolia train lm.")
+    if unasked := sum(bool(one.corrected) and not one.question for one in said):
+        screen.say(
+            f"{several(unasked, 'corrected answer')} without a question: no row can be made. Send the question with "
+            "the feedback, or serve with --keep-values.",
+            "yellow",
+        )
     kept, dropped = (tuple(one for one in latest if one.is_kept is kept) for kept in (True, False))
     return _written(screen, out, CreatedQuestions(kept, dropped, {}, {}), Usage(), "", for_tuning=True)
 

@@ -102,7 +102,7 @@ def drafts_of(feedback: Iterable[Feedback], nodes: Mapping[str, Node]) -> Iterat
             continue
         quotes = tuple(_quotes(one, answer, seen))
         why = (
-            "The question is not kept; send it with the feedback" if not one.question
+            "The question is not kept; send it with the feedback, or serve with --keep-values" if not one.question
             else "No answer is known to be right" if not answer
             else "No passage is known to answer it, that may be read" if not quotes
             else ""
