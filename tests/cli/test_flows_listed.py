@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -39,5 +40,13 @@ def test_check_says_what_a_published_flow_needs_with_the_numbers_of_the_list(spo
 
 def test_a_misspelt_flow_is_answered_with_the_nearest_one(spolia: Spolia) -> None:
     for written, meant in (("corga", "corag"), ("Self-RAG", "self-rag"), ("irkot", "ircot")):
-        assert f"There is no flow '{written}'. The nearest is {meant}. Write one of" in spolia("check", written).err
-    assert "The nearest" not in spolia("check", "xyzzyx").err
+        assert f"There is no flow '{written}'. Did you mean {meant}" in spolia("check", written).err
+    assert "Did you mean" not in spolia("check", "xyzzyx").err
+
+
+def test_a_flow_file_that_does_not_exist_is_answered_with_its_neighbours(spolia: Spolia, tmp_path: Path) -> None:
+    (tmp_path / "space.yaml").write_text("Identity")
+    said = spolia("check", tmp_path / "spaec.yaml").err
+    assert f"spaec.yaml does not exist. Did you mean {tmp_path / 'space.yaml'}? Else write bm25, dense" in said
+    assert "one that `spolia flows` lists" in said
+    assert "wikichat" not in said

@@ -55,7 +55,7 @@ def test_every_named_flow_finds_or_answers(group: NodeGroup, name: str) -> None:
 
 def test_an_unknown_flow_is_refused_with_the_names() -> None:
     with pytest.raises(
-        WiringError, match=r"no flow 'magic'\. Write one of bm25, dense, hybrid, multi-hop, default, naive, adaptive"
+        WiringError, match=r"no flow 'magic'\. Write bm25, dense, hybrid, multi-hop, default, naive, one that"
     ):
         named("magic")
 

@@ -17,7 +17,17 @@ from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, QueryError, StoreError, WiringError
 from spolia.filters import Condition, Field, Not, Schema
 from spolia.filters.text import condition_of, named_fields
-from spolia.flow_files.built_in_flows import BUILT_IN, RETRIEVERS, choose, found_by, from_paper, hybrid, named, within
+from spolia.flow_files.built_in_flows import (
+    BUILT_IN,
+    RETRIEVERS,
+    advice,
+    choose,
+    found_by,
+    from_paper,
+    hybrid,
+    named,
+    within,
+)
 from spolia.flows.catalogue import MODULES, flow_named
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
@@ -40,7 +50,7 @@ IN_PYTHON = {
     "and {use: web} in a flow needs --web CONDITION.",
     "If it is your own, load(": f"`spolia show --schema` has the others. {_OWN}",
     "Install the package, or pass the operator itself: load(": _OWN,
-    "with an operator, for example Identity, or": f"with a flow, or a built-in one: {', '.join(BUILT_IN)}.",
+    "with an operator, for example Identity, or": "with a flow, or a built-in one: `spolia flows` lists them.",
 }
 """What loading a file advises callers in Python to do, and what to do on the command line."""
 
@@ -227,6 +237,10 @@ def with_prompts(flow: Operator[Any, Any], folder: Path | None) -> Operator[Any,
 def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
     from spolia.flow_files.files import load
 
+    file = Path(name)
+    if not file.exists():
+        beside = (str(one) for one in file.parent.glob("*") if one.suffix.lower() in SUFFIXES)
+        raise FlowFileError(f"{name} does not exist. {advice(name, beside)}")
     with in_words_of_the_command_line():
         return load(Path(name), parts.given(), parts.known)
 

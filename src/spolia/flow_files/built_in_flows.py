@@ -1,9 +1,10 @@
 """The named flows from a query to a ranking."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from spolia.core.combinators.branch import Branch
@@ -304,13 +305,16 @@ def from_paper(
     return flow.made(parts)
 
 
-BUILT_IN: Mapping[str, Builder] = {
+PLAIN: Mapping[str, Builder] = {
     "bm25": bm25,
     "dense": dense,
     "hybrid": hybrid,
     "multi-hop": multi_hop,
     "default": default,
     "naive": naive,
+}
+BUILT_IN: Mapping[str, Builder] = {
+    **PLAIN,
     **{name: partial(from_paper, name) for name in MODULES if name != "naive"},
 }
 
@@ -318,9 +322,17 @@ BUILT_IN: Mapping[str, Builder] = {
 def named(name: str) -> Builder:
     """The function that makes the flow of this name."""
     if name not in BUILT_IN:
-        near = get_close_matches(name.lower(), BUILT_IN, 1)
-        nearest = f"The nearest is {near[0]}. " if near else ""
-        raise WiringError(
-            f"There is no flow {name!r}. {nearest}Write one of {', '.join(BUILT_IN)}, or the path of a flow file."
-        )
+        raise WiringError(f"There is no flow {name!r}. {advice(name)}")
     return BUILT_IN[name]
+
+
+def advice(name: str, files: Iterable[str] = ()) -> str:
+    """What to write in place of a name or file that does not exist: the nearest ones, and where all are listed.
+
+    >>> advice("bm52")
+    'Did you mean bm25? Else write dense, hybrid, multi-hop, default, naive, one that `spolia flows` lists, or a file.'
+    """
+    known = {one: one for one in BUILT_IN} | {Path(file).stem.lower(): file for file in files}
+    near = [known[one] for one in get_close_matches(Path(name).stem.lower(), known, 3)]
+    nearest = f"Did you mean {' or '.join(near)}? Else write" if near else "Write"
+    return f"{nearest} {', '.join(one for one in PLAIN if one not in near)}, one that `spolia flows` lists, or a file."

@@ -1,7 +1,9 @@
 """What is measured: flows from a query to a ranking or an answer, each with a name."""
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from spolia import __version__
@@ -104,20 +106,77 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], place: str = "") 
 
     >>> changes({"flows": {"a": {"written": "BM25()"}}}, {"flows": {"a": {"written": "BM25(top_k=5)"}, "b": {}}})
     ['flows, a, written: was BM25(), is BM25(top_k=5)', 'flows, b: is new']
+    >>> then, now = ({f"ChatModel('m', 'http://{host}/v1')": ""} for host in "ab")
+    >>> changes({"reads": then}, {"reads": now})
+    ["reads: ChatModel: 'http://a/v1' then, 'http://b/v1' now"]
     """
     found: list[str] = []
+    gone, new = ([name for name in one if name not in other] for one, other in ((before, now), (now, before)))
+    moved = [(old, name) for old in gone for name in new if "(" in old and old.split("(")[0] == name.split("(")[0]]
+    if len(gone) == len(moved) == len(new):  # addresses, of which a field has changed
+        found += [f"{place}: {part_that_differs(*one)}" for one in moved]
+        before, now = ({name: one[name] for name in before if name in now} for one in (before, now))
     for name in dict.fromkeys((*before, *now)):
-        at = f"{place}, {name}" if place else str(name)
-        old, new = before.get(name), now.get(name)
+        at = f"{place}, {_short(name)}" if place else str(name)
+        was, is_ = before.get(name), now.get(name)
         if name not in before or name not in now:
             found.append(f"{at}: {'is new' if name not in before else 'is gone'}")
-        elif isinstance(old, Mapping) and isinstance(new, Mapping):
-            found += changes(old, new, at)
-        elif old != new:
-            is_long = any(isinstance(one, str) and len(one) >= 200 for one in (old, new))
-            found.append(f"{at}: has changed" if is_long else f"{at}: was {old}, is {new}")
+        elif isinstance(was, Mapping) and isinstance(is_, Mapping):
+            found += changes(was, is_, at)
+        elif was != is_:
+            is_long = any(isinstance(one, str) and len(one) >= 200 for one in (was, is_))
+            differ = part_that_differs(str(was), str(is_)) if is_long else f"was {was}, is {is_}"
+            found.append(f"{at}: {differ}")
     whole = f"{place}, {CONTENT}: "  # a hash of all of it, which says less than what stands beside it
     return [one for one in found if not one.startswith(whole)] or found
+
+
+LONGEST = 160
+"""Characters of each that are shown."""
+_WORDS = re.compile(r"\w+|\W")
+_OF_FIELD = re.compile(r"\w+|[='\":/.]")
+_QUOTES = re.compile("['\"]")
+
+
+def part_that_differs(before: str, now: str) -> str:
+    """What stands between that with which both begin and that with which both end, and in which operator.
+
+    >>> part_that_differs("BM25(group=g, top_k=10, filter=None)", "BM25(group=g, top_k=3, filter=None)")
+    'BM25: top_k=10 then, top_k=3 now'
+    >>> part_that_differs("BM25(top_k=10)", "BM25(top_k=10) >> Reorder()")
+    'nothing then, >> Reorder() now'
+    """
+    then, is_ = _WORDS.findall(before), _WORDS.findall(now)
+    start = _alike(then, is_)
+    end = _alike(then[start:][::-1], is_[start:][::-1])
+    while start and _OF_FIELD.fullmatch(then[start - 1]):  # its name belongs to its value
+        start -= 1
+    while end and _QUOTES.subn("", "".join(then[start : len(then) - end]))[1] % 2:  # as does the rest of a text
+        end -= 1
+    old, new = ("".join(one[start : len(one) - end]).strip() for one in (then, is_))
+    where = _operator("".join(then[:start]))
+    return f"{where}{_short(old)} then, {_short(new)} now"
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _operator(head: str) -> str:
+    """The operator whose bracket is open at the end of a text."""
+    depth = 0
+    for at in range(len(head) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(head[at], 0)
+        if depth < 0:
+            name = re.search(r"\w+$", head[:at])
+            return f"{name[0]}: " if name else ""
+    return ""
+
+
+def _short(text: str) -> str:
+    if not text:
+        return "nothing"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _hash(value: object) -> str:
