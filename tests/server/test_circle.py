@@ -95,7 +95,9 @@ def test_the_whole_circle(served: Served, spolia: Spolia, tmp_path: Path) -> Non
             assert [one and one["mean"] for one in told["candidate"]["measures"]["F1"]][1] == 0
             assert told["thumbs_up"]["candidate"]["mean"] < told["thumbs_up"]["production"]["mean"]
             unanswered = spolia("monitor", *store, "--flow", "candidate", "--json").json["topics"]
-            assert "tide" in {one["word"] for one in unanswered}
+            assert {one["word"] for one in unanswered} & {"tide", "what", "the", "of"} == {"tide"}
+            page = spolia("monitor", *store).out
+            assert ("inf" in page, "tokens" in page, "abstained" in page) == (False, False, True)
 
             assert spolia(*write[:1], better, *write[2:]).code == 0  # the better flow is the baseline now
             refused = spolia("promote", "candidate", *gate, "--json")

@@ -1,6 +1,7 @@
 """`spolia monitor`: whether the answers of a server become worse, and how its candidate does."""
 
 from collections import Counter
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,12 @@ from spolia.cli.screen import Screen, one_line, table
 from spolia.core.plurals import several
 
 PRODUCTION = "production"
+ASKING = (
+    "can could did do doe does had has have how i many me much my should we what when where which who whi why would you"
+)
+"""Words of English questions that are no topics, and in no list of stop words."""
+WITHOUT_STOP_WORDS = ("arabic", "greek", "romanian", "tamil", "turkish")
+"""Languages of which tantivy has no stop words."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +75,8 @@ def monitor(
     )  # fmt: skip
     screen.show(f"{name}: {several(len(asked), 'answer')}, {abstained:,} abstained")
     if changes:
-        screen.show(table(map(_row, changes), "", "baseline", "now", "change", ""))
+        taken = [_row(one) for one in changes if not _is_nothing(one.before, one.now)]
+        screen.show(table(taken, "", "baseline", "now", "change", ""))
     if unanswered:
         topics = (
             (one.word, str(one.questions), _share(one.unanswered), one_line(one.example, 60)) for one in unanswered
@@ -92,15 +100,18 @@ def _recorded(
     from spolia.journal import Runs
     from spolia.services.traffic import answers
     from spolia.stores.corpus import Corpus
+    from spolia.stores.lexical.analysis import Analyzer
 
     corpus = Corpus(store)
-    words_of = corpus.snapshot().manifest(MAIN).analyzer.terms
+    language = corpus.snapshot().manifest(MAIN).analyzer.stem
+    analyzer = Analyzer(language, stop_words="" if language in WITHOUT_STOP_WORDS else language)
+    common = frozenset(ASKING.split())
     feedback = FeedbackQueue(corpus.backend.folder / FEEDBACK).read()
     with Runs(corpus.backend.folder / RUNS) as runs:
         every = answers(runs.journal)
         judged = [one for one in every if one.shadow_of in feedback]
         texts = {run: runs.journal.answer(run) for one in judged for run in (one.run, one.shadow_of)}
-    return every, feedback, texts, words_of
+    return every, feedback, texts, lambda question: [one for one in analyzer.terms(question) if one not in common]
 
 
 def _of_flow(every: "Sequence[ServedAnswer]", flow: str) -> "tuple[list[ServedAnswer], str]":
@@ -122,12 +133,26 @@ def _show_candidate(screen: Screen, found: "ShadowReport") -> None:
     screen.show(
         f"candidate: {several(found.n, 'question')} of production, {_share(found.overlap)} of the passages are the same"
     )
-    rows = [(name, *map(_number, three[:2]), _number(three[2], "+")) for name, three in found.measures.items()]
+    rows = [
+        (name, *map(_number, three[:2]), _number(three[2], "+"))
+        for name, three in found.measures.items()
+        if not _is_nothing(*three[:2])
+    ]
     screen.show(table(rows, "", "production", "candidate", "difference"))
 
 
+def _is_nothing(*means: "Interval | None") -> bool:
+    """Whether nothing of a measure was taken, such as tokens where no model is asked."""
+    known = [one for one in means if one is not None]
+    return bool(known) and all(one.mean == 0 and not isfinite(one.high) for one in known)
+
+
 def _number(one: "Interval | None", sign: str = "") -> str:
-    return "–" if one is None else f"{one.mean:{sign}.3g} [{one.low:{sign}.3g}, {one.high:{sign}.3g}]"
+    """A mean with its interval; `?` for a bound that the scores do not tell, for example if all are the same."""
+    if one is None:
+        return "–"
+    low, high = (f"{end:{sign}.3g}" if isfinite(end) else "?" for end in (one.low, one.high))
+    return f"{one.mean:{sign}.3g} [{low}, {high}]"
 
 
 def _share(one: "Interval") -> str:
