@@ -71,6 +71,24 @@ def test_what_is_there_is_fetched() -> None:
     assert got(says(b"", 304)).status == 304
 
 
+@pytest.mark.parametrize("later_s", [0.0, 0.01])
+def test_a_reply_that_nobody_asked_for_is_never_that_to_the_next_request(later_s: float) -> None:
+    """If it comes before the next request: HTTP/1.1 says of no reply what it answers."""
+    reply, ports = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n%b", list[int]()
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        ports.append(request.client_address[1])
+        for said in (b"asked.", b"stale."):
+            request.wfile.write(reply % said)
+            time.sleep(later_s)
+
+    with server(answer) as host:
+        for _ in range(3):
+            assert fetch(f"http://{host}/", allow=(host,)).data == b"asked."
+            time.sleep(0.1)
+    assert len(set(ports)) == 3 or not later_s
+
+
 @pytest.mark.parametrize(
     ("address", "kind"),
     [
