@@ -81,7 +81,8 @@ def test_errors_have_openais_form(served: Served) -> None:
     assert raised(openai.NotFoundError, model="gpt-9").code == "model_not_found"
     assert raised(openai.BadRequestError, n=2).param == "n"
     assert "tools" in str(raised(openai.BadRequestError, tools=[{"type": "function", "function": {"name": "f"}}]))
-    assert raised(openai.BadRequestError, content=[{"type": "image_url", "image_url": {"url": "x"}}])
+    image = raised(openai.BadRequestError, content=[{"type": "image_url", "image_url": {"url": "x"}}])
+    assert "should be 'text'" in str(image)
     assert "sk-wrong" not in str(raised(openai.AuthenticationError, key="sk-wrong"))
     for stream in (False, True):
         away = raised(openai.InternalServerError, content="What of the failing tide?", stream=stream)

@@ -101,6 +101,21 @@ def test_an_upload_that_failed_is_listed_for_its_key_until_it_is_deleted(any_ser
         assert (ann.get(at).status_code, ann.get("/v1/documents").json()) == (404, {"documents": []})
 
 
+@pytest.mark.parametrize(
+    ("said", "status"), [('{"a": "\\ud800"}', 400), ('{"\\ud800": "a"}', 400), ('{"a": "\\u0000 \\ud83d\\ude00"}', 202)]
+)
+def test_half_a_character_is_no_metadata(any_served: Served, said: str, status: int) -> None:
+    at = "/v1/documents/halves.md"
+    with any_served.client("ann") as ann:
+        sent = ann.put(at, content=TEXT, params={"metadata": said})
+        assert sent.status_code == status, sent.text
+        if status == 202:
+            assert done(ann, sent.json())["state"] == "done"
+            assert ann.get(at).json()["metadata"] == json.loads(said)
+            done(ann, ann.delete(at).json())
+        assert ann.get("/v1/documents").status_code == 200
+
+
 FILE = {"files": [("files", ("notes/tides.pdf", pdf_of([["Zebras sleep."]])))]}
 OF_A_DOCUMENT: dict[tuple[str, str], tuple[int, int, dict[str, Any]]] = {
     ("post", "/v1/documents"): (403, 202, FILE),

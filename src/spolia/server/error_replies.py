@@ -105,9 +105,10 @@ def refusal(error: Exception) -> Response:
 
 
 async def refused_request(request: Request, error: Exception) -> Response:
-    """The first thing that is wrong with a request, by the name of its field."""
+    """What is wrong with a request, by the name of its field; of what may be of several kinds, of the kind that fits
+    best."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
+    first = max(error.errors(), key=lambda one: len(one["loc"]))
     kind = request.headers.get("content-type", "")
     if first["loc"] == ("body",) and "json" not in kind:
         return error_response(
@@ -122,7 +123,7 @@ async def refused_route(request: Request, error: Exception) -> Response:
     if is_full(error.__cause__):  # of a form that is written down as it comes
         return refusal(StoreUnavailable("The disk is full."))
     return error_response(
-        error.status_code, f"{request.method} {request.url.path}: {error.detail}.", headers=error.headers
+        error.status_code, f"{request.method} {request.url.path}: {error.detail.rstrip('.')}.", headers=error.headers
     )
 
 

@@ -47,7 +47,7 @@ from spolia.services.publisher import AFTER, Publisher, Reparse, table_of
 from spolia.stores.backends.rows import NOT_YET, SourceRow, in_batches
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import in_order
-from spolia.types import Document, Node, Scalar, Value, principals
+from spolia.types import Document, Node, Scalar, Value, is_unicode, principals
 from spolia.types.documents import SENT
 
 if TYPE_CHECKING:
@@ -663,6 +663,9 @@ def in_base(name: str, base: str) -> str:
 def _fields(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     if BASE in fields:
         raise QueryError(f"The field {BASE!r} of {name!r:.80} is the first folder in its name. Leave it out.")
+    for one in (*fields, *fields.values()):
+        if isinstance(one, str) and not is_unicode(one):
+            raise QueryError(f"metadata: {one!r:.80} is half a character. Write it whole.")
     return dict(fields)
 
 
