@@ -514,6 +514,13 @@ def test_of_several_objectives_the_knee_of_the_front_is_chosen_and_the_front_is_
     assert html(found).count("<circle") >= len(found.finalists)
 
 
+def test_a_varied_candidate_is_told_apart_in_few_words() -> None:
+    search = BM25(Corpus("notes.spolia").group(), top_k=10)
+    options = search, search.vary(top_k=[3, 20]), search.vary(source=["a", "b"])
+    written = Candidates(Space(Choice(*options, name="search"))).written("search")
+    assert written == ["BM25", "BM25 with top_k varied", "BM25 with source varied"]
+
+
 CLOCK = [0.0]
 
 

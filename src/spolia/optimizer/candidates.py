@@ -73,6 +73,10 @@ class Candidates:
             values = self.space.places[place].values
             short = [*map(_short, values)]
             counts = Counter(short)
+            for at, value in enumerate(values):
+                if isinstance(value, Vary) and counts[short[at]] > 1:
+                    short[at] += f" with {', '.join(name for name, _ in value.ranges)} varied"
+            counts = Counter(short)
             pairs = zip(short, values, strict=True)
             self._texts[place] = [repr(value) if counts[one] > 1 else one for one, value in pairs]
         return self._texts[place]

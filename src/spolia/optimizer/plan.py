@@ -109,7 +109,11 @@ class TuningPlan:
         candidates = Candidates(Space(flow), seed)
         choosing, fresh = _parts(asked, seed, FEW if len(objectives.best) == 1 else 0)
         if len(objectives.best) > 1 and not fresh:
-            raise DataError(f"Several objectives need more than {several(len(asked), 'question')}. Write more, or one.")
+            why = f" ({len(trained)} were left out: a part of a candidate was trained on them)" if trained else ""
+            raise DataError(
+                f"Several objectives need more than {several(len(asked), 'question')}{why}. Give more questions, or "
+                "one objective."
+            )
         if isinstance(budget, str):
             budget = TuningBudget.parse(budget)
         if (budget and budget.unit == USD) or any(isinstance(one, UsDollars) for one in measures):

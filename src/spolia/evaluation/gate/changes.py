@@ -16,6 +16,8 @@ from spolia.types import Item, Value
 def operators_that_differ(before: str, now: str) -> list[str]:
     """Which operators of a flow are gone, new, or have other fields.
 
+    >>> operators_that_differ("BM25(top_k=9)", "Then(BM25(top_k=3))")
+    ['BM25: top_k=9 then, top_k=3 now']
     >>> operators_that_differ("Branch(BM25(top_k=9), Dense(top_k=9)) >> RRF(k=60)", "BM25(top_k=3) >> Reorder()")
     ['Branch is gone', 'BM25: top_k=9 then, top_k=3 now', 'Dense is gone', 'RRF is gone', 'Reorder is new']
     """
@@ -45,7 +47,8 @@ def _operators(text: str) -> list[tuple[str, str]]:
         elif isinstance(node, ast.Call):
             within = [one for one in node.args if isinstance(one, (ast.BinOp, ast.Call, ast.Name))]
             values = [one for one in node.args if one not in within]
-            found.append((ast.unparse(node.func), ast.unparse(ast.Call(node.func, values, node.keywords))))
+            if (name := ast.unparse(node.func)) != "Then":  # it only joins the others
+                found.append((name, ast.unparse(ast.Call(node.func, values, node.keywords))))
             for one in within:
                 add(one)
         else:
