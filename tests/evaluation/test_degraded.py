@@ -18,6 +18,7 @@ from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.score_store import FIRST, MAGIC, ScoreStore
 from spolia.evaluation.gate.gate import gate, recorded
+from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report.html import html
 from spolia.evaluation.report.tables import markdown
@@ -25,7 +26,7 @@ from spolia.models import ChatModel, ScriptedModel
 from spolia.post_retrieval.rerankers import RankGPT
 from spolia.retrieval.bm25 import BM25
 from spolia.testing import OpenAIServer, ServedReply
-from spolia.types import Chain, Hit, Item, Node, Query, Ranking
+from spolia.types import Answer, Chain, Hit, Item, Node, Query, Ranking
 
 ITEMS = tuple(Item(f"q{i}", f"question {i}", gold=(("p1",),)) for i in range(12))
 MEASURES = parse_measures("R@1")
@@ -99,6 +100,28 @@ def test_a_reranker_whose_server_refuses_every_call_is_not_measured(tmp_path: Pa
     for page in (markdown(found), html(found)):
         assert "Degraded calls" in page
         assert "RankGPT, which never worked" in page
+
+
+@step
+def says_salt(query: Query) -> Answer:
+    return Answer("Salt")
+
+
+@pytest.mark.slow
+def test_a_judge_whose_server_refuses_every_call_is_no_measure_and_is_asked_again(tmp_path: Path) -> None:
+    items = [item.but(answers=("salt",)) for item in ITEMS]
+    with OpenAIServer(*[ServedReply(status=401)] * 5, ServedReply("Yes")) as server:
+        judge = Correctness(ChatModel("any", base_url=server.url, retries=0))
+        asking = Experiment({"salt": says_salt}, items, (judge,))
+        with pytest.raises(NeverWorked, match=r"Correctness.* of the first 5 answers: .*status 401") as it:
+            asking.run(path=tmp_path / "kept.experiment")
+        assert it.value.never_worked == (str(judge),)
+        (found,) = asking.run(path=tmp_path / "kept.experiment").flows[0].measured
+    assert (found.n, found.undetermined) == (12, 0)
+    with OpenAIServer(ServedReply(status=401)) as server:
+        judge = Correctness(ChatModel("any", base_url=server.url, retries=0))
+        (found,) = Experiment({"salt": says_salt}, items, (judge,), degraded="ok").run().flows[0].measured
+    assert (found.n, found.undetermined) == (0, 12)
 
 
 def test_what_failed_on_some_calls_is_counted_and_told_in_verdicts() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -202,6 +203,8 @@ class FlowExecution:
     stops: bool = True
     asked: list[Position] = field(default_factory=list)
     steps: dict[Position, tuple[StepCalls, ...]] = field(default_factory=dict)
+    judged: set[int] = field(default_factory=set)  # measures that were taken once
+    unjudged: dict[int, list[str]] = field(default_factory=dict)  # of the others, why they could not be taken
 
     def __post_init__(self) -> None:
         table = self.table
@@ -288,11 +291,35 @@ class FlowExecution:
             with self.run.lane() as lane:
                 seen = self._seen(table.measures[at], case, flow)
             told = UNDETERMINED if seen is None else SCORED
-            scores[int(part.measure_ids[at])] = (INTERRUPTED if lane.interrupted else told, seen, lane.spent)
+            is_idle = self._is_idle(at, seen, lane.why)
+            scores[int(part.measure_ids[at])] = (INTERRUPTED if lane.interrupted or is_idle else told, seen, lane.spent)
         self._refuse_spent(flow, item)
         part.store.score(flow_id, question_id, int(part.gold_ids[question]), scores)
+        self._refuse_unjudged(min(SURE, max(self.whole[flow], 2)))
         self.told(table.flows[flow], next(self._done[flow]), self.whole[flow])
         return (case.result if isinstance(case.result, Failure) else None,)
+
+    def _is_idle(self, measure: int, seen: Seen | None, why: str) -> bool:
+        """Whether the judge of a measure failed, as always before: it is asked again the next time."""
+        if seen is not None:
+            self.judged.add(measure)
+        elif why and self.stops and measure not in self.judged:
+            self.unjudged.setdefault(measure, []).append(why)
+            return True
+        return False
+
+    def _refuse_unjudged(self, sure: int) -> None:
+        """Stop where a judge failed on all of the first answers."""
+        for at, why in list(self.unjudged.items()):
+            if at not in self.judged and len(why) >= sure:
+                measure = str(self.table.measures[at])
+                raise NeverWorked(
+                    f"{measure} could not be taken of the first {len(why)} answers: {why[0].rstrip('.')}. Correct the "
+                    "cause, and run the command again; it asks again what failed. To measure the rest, write "
+                    "--degraded ok (in Python degraded='ok').",
+                    (measure,),
+                    {measure: dict(Counter(why))},
+                )
 
     def _answer(self, flow: int, item: Item, opening: float | None) -> tuple[Case, dict[str, Any]]:
         with self.run.lane() as lane:
