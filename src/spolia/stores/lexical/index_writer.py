@@ -29,6 +29,8 @@ from spolia.stores.lexical.index import BODY, COPIED, KEY, LENGTH
 _HEAP_BYTES, _FEW_BYTES = 50_000_000, 15_000_000
 """Of memory for an index from nothing, and for one that goes on, which is the least: taking it costs milliseconds."""
 _DELETED_AT_ONCE = 1_000
+_ADDED_AT_ONCE = 1_000
+"""Documents that are analysed before tantivy's thread gets them, which otherwise sleeps and wakes for each."""
 
 Added = tuple[int, str]
 """Key and indexed text of a node."""
@@ -95,8 +97,9 @@ def _write(
     for keys in in_batches(dead, _DELETED_AT_ONCE):
         # By query: a term of an unsigned field given to delete_documents_by_term deletes nothing in tantivy-py 0.27.
         writer.delete_documents_by_query(tantivy.Query.term_set_query(index.schema, KEY, keys))
-    for node in added:
-        writer.add_document(_document(node, analyzer))
+    for nodes in in_batches(added, _ADDED_AT_ONCE):
+        for document in [_document(node, analyzer) for node in nodes]:
+            writer.add_document(document)
     fail_point("lexical.write")
     writer.commit()
     # No call merges: tantivy does so at the commit after which there are `MERGED` small segments. So nodes move, each
