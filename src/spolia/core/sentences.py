@@ -73,13 +73,16 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 def each_sentence(text: str) -> Iterator[tuple[int, int]]:
     """`sentences` one after the other, for texts of which not all sentences should be in memory."""
-    start = 0
+    start, is_spaced = 0, text.isascii()
     for end in _ends(text):
         piece = text[start:end]
-        body = piece.strip()
-        if body:
-            first = start + len(piece) - len(piece.lstrip())
-            yield from _phrases(text, first, first + len(body))
+        if body := piece.strip():
+            first = start + piece.index(body[0])
+            last = first + len(body)
+            if is_spaced:
+                yield first, last
+            else:
+                yield from _phrases(text, first, last)
         start = end
 
 
@@ -101,15 +104,19 @@ def _is_end(text: str, match: re.Match[str]) -> bool:
     at = match.start()
     if match["narrow"] or text[at] != ".":
         return True
-    before = _BEFORE_WORD.split(text[max(0, at - 40) : at])[-1]
-    return not before or _is_end_after(before, word, _begins_line(text, at - len(before)))
+    head = text[max(0, at - 40) : at]
+    if not head or head[-1].isspace():
+        return True
+    before = _BEFORE_WORD.split(head.rsplit(None, 1)[-1])[-1]
+    return not before or _is_end_after(before, word, text, at - len(before))
 
 
-def _is_end_after(before: str, word: str, first: bool) -> bool:
-    """Whether a full stop between two words ends a sentence; `first`: it begins its line."""
+def _is_end_after(before: str, word: str, text: str, at: int) -> bool:
+    """Whether a full stop ends a sentence between two words, of which the first begins at `at`."""
     bare, follows = before.replace(".", "").casefold(), word.casefold()
     if bare.isdecimal():
-        return not (first and len(bare) <= 3) and not (len(bare) <= 2 and follows in _AFTER_ORDINAL)
+        is_item = len(bare) <= 3 and _begins_line(text, at)
+        return not is_item and not (len(bare) <= 2 and follows in _AFTER_ORDINAL)
     if bare in _NUMBERED and word[:1].isdecimal():
         return False
     initial = len(before) == 1 and before.isupper()

@@ -72,13 +72,11 @@ def explaining(default: Any) -> Any:
 
 
 @cache
-def _indifferent_fields(cls: Any) -> dict[str, Any]:
-    return {f.name: f.metadata["digested"] for f in fields(cls) if "digested" in f.metadata}
-
-
-@cache
-def _later_fields(cls: Any) -> Mapping[str, Any]:
-    return {f.name: f.default for f in fields(cls) if "later" in f.metadata}
+def _digested(cls: Any) -> tuple[bytes, tuple[str, ...], Mapping[str, Any], Mapping[str, Any]]:
+    """What a digest begins with, the names of its fields, defaults of `later` ones, and what `indifferent` ones give."""
+    late = {f.name: f.default for f in fields(cls) if "later" in f.metadata}
+    indifferent = {f.name: f.metadata["digested"] for f in fields(cls) if "digested" in f.metadata}
+    return b"%b|" % qualified(cls).encode(), identity_fields(cls), late, indifferent
 
 
 def digest_of(value: object) -> bytes:
@@ -94,7 +92,7 @@ def _encoded(value: object) -> bytes:
     kind = type(value)
     if kind is tuple and not value:  # most often
         return b"()"
-    if isinstance(value, str):
+    if kind is str or isinstance(value, str):
         raw = value.encode("utf-8", "surrogatepass")
         return b"s%d:%b" % (len(raw), raw)
     if value is None or kind is bool or kind is int:
@@ -296,12 +294,11 @@ class Value:
 
     def digest_with(self, **changes: Any) -> bytes:
         """The digest of the same value with some fields changed."""
-        cls: Any = type(self)
-        changes |= _indifferent_fields(cls)
-        given = [changes[name] if name in changes else getattr(self, name) for name in identity_fields(cls)]
-        parts = b"%b|%b" % (qualified(cls).encode(), b"".join(map(_encoded, given)))
-        for name, default in _later_fields(cls).items():
-            parts += b"" if (found := changes.get(name, getattr(self, name))) == default else _encoded((name, found))
+        head, names, late, indifferent = _digested(type(self))
+        state = {**self.__dict__, **changes, **indifferent}
+        parts = head + b"".join([_encoded(state[name]) for name in names])
+        for name, default in late.items():
+            parts += b"" if (found := state[name]) == default else _encoded((name, found))
         return hashlib.blake2b(parts, digest_size=16).digest()
 
     def __deepcopy__(self, memo: object) -> Self:

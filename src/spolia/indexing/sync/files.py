@@ -555,7 +555,7 @@ def refuse_folder_since(seen: str, found: FileListing) -> Callable[[Draft], None
     """Refuses as `refuse_other` does where a store has another folder than the one that was `seen`, or none then."""
 
     def refuse(writer: Draft) -> None:
-        if found.folder and writer.cursor(FOLDER, ROOT) != seen:
+        if found.folder and writer.cursor(FOLDER, ROOT) not in (seen, found.cursors.get(ROOT)):
             refuse_other(found, writer.stamps(), writer)
 
     return refuse

@@ -176,6 +176,9 @@ class Prefetch:
                 if self._is_apart(item.reader, item.size):
                     item.begun = self.threads.submit(copy_context().run, self._work, item, is_wanted)
                     under_way.append(item)
+                elif not waiting:
+                    yield item
+                    continue
                 waiting.append(item)
                 while waiting and (waiting[0].begun is None or self._is_enough([one.size for one in under_way])):
                     yield next_one()

@@ -145,22 +145,21 @@ class Draft:
 
     def holds(self, document: Document) -> bool:
         """Whether a document is there as it is, so that putting it needs no nodes."""
+        if (there := self._live(document.id)) is None:
+            return False
         with self._reading():
-            there = self._live(document.id)
-            return there is not None and there[1] == hash_of_document(
-                document, self._audiences.digest(document.readers)
-            )
+            return bool(there[1] == hash_of_document(document, self._audiences.digest(document.readers)))
 
     def meta_of(self, document: str) -> Meta | None:
         """The metadata of a document by its id, with changes; None if the id is unknown."""
+        if (there := self._live(document)) is None:
+            return None
         with self._reading():
-            there = self._live(document)
-            return None if there is None else unpacked(there[3])
+            return unpacked(there[3])
 
     def document_key(self, id: str) -> int | None:
         """Distinguishes a live document from earlier ones with its id; None if the id is unknown."""
-        with self._reading():
-            return self._live_key(id)
+        return self._live_key(id)
 
     def document_keys(self, ids: Iterable[str]) -> dict[str, int]:
         """The same for several documents; unknown ids are left out."""
@@ -173,7 +172,8 @@ class Draft:
 
     def _live(self, id: str) -> Any:
         """Key, hash, birth and metadata of a document; None for an unknown id."""
-        return self._one(sql.LIVE_DOCUMENT, (id,))
+        with self._reading():
+            return self._one(sql.LIVE_DOCUMENT, (id,))
 
     def _one(self, statement: str, values: Any = ()) -> Any:
         return self._connection.execute(statement, values).fetchone()

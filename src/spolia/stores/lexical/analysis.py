@@ -85,7 +85,9 @@ _IDEOGRAPHIC = (
 _SYLLABIC = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e50-\u0e59\u0e81-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17dc-\u17f9"
 _RUN = pattern(f"([{_IDEOGRAPHIC}]+|[{_SYLLABIC}]+)")
 _NOT_LATIN = pattern(f"[{''.join(_STEMMED.values())}{_IDEOGRAPHIC}{_SYLLABIC}]")
-_BEYOND_LATIN = pattern("[^\x00-\u02ff\u2000-\u20cf]")  # with punctuation and currencies, before the first marks
+_BEYOND_LATIN = pattern(  # letters, punctuation and currencies that are seen, before the first marks
+    "[^\x00-\xac\xae-\u02ff\u2000-\u200b\u2010-\u2029\u202f-\u205f\u2070-\u20cf]"
+)
 _SCRIPTS = tuple((name, pattern(f"[{characters}]")) for name, characters in _STEMMED.items())
 _THAI_LIKE = pattern(f"[{_SYLLABIC}]")
 
@@ -98,6 +100,8 @@ UNSPACED = f"{_IDEOGRAPHIC}{_SYLLABIC}"
 UNSEEN = _DROPPED[True]
 """What makes no difference to a word: what is not seen, and accents that stand for themselves."""
 _SURROGATES = pattern("[\ud800-\udfff]")
+_LOWERED = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128))
+"""For each character of ASCII, what it is in a word, or a blank."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +174,11 @@ class Analyzer(Value):
             words = _words("", self.fold, "", longest=0)(_plain(text, self.fold))
             return [gram for word in words if _is_read(word) for gram in _grams(word, self.ngram)]
         if text.isascii():
-            return _latin_words(self.stem, False, self.stop_words)(text)
-        text = _plain(text, self.fold)
+            return _ascii_words(self.stem, self.stop_words)(text)
+        text = unicodedata.normalize("NFKC", text)
         if _BEYOND_LATIN.search(text) is None:
             return _latin_words(self.stem, self.fold, self.stop_words)(text)
+        text = _plain(text, self.fold)
         if _NOT_LATIN.search(text) is None:
             return _words(self.stem, self.fold, self.stop_words)(text)
         return self._mixed(text)
@@ -230,9 +235,17 @@ def _grams(run: str, n: int) -> list[str]:
 
 
 @lru_cache(maxsize=64)
+def _ascii_words(stem: str, stop_words: str) -> Callable[[str], list[str]]:
+    """For ASCII a table of its characters does what a tokenizer does: the same terms, in two thirds of the time."""
+    if stop_words or not stem:
+        return _latin_words(stem, False, stop_words)
+    stems = _stems((stem,), longest=LONGEST_TERM_BYTES)
+    return lambda text: list(filter(None, map(stems, text.translate(_LOWERED).split())))
+
+
+@lru_cache(maxsize=64)
 def _latin_words(stem: str, fold: bool, stop_words: str) -> Callable[[str], list[str]]:
-    """Where there are no marks, Latin text needs no Unicode classes, and ASCII no folding: half the time, the same
-    terms."""
+    """Where there are no marks, Latin text needs no Unicode classes: half the time, the same terms."""
     from tantivy import Tokenizer
 
     return _built(Tokenizer.simple(), fold, (stem,), stop_words)
@@ -252,17 +265,26 @@ def _words(
 def _built(
     tokenizer: Any, fold: bool, stems: tuple[str, ...], stop_words: str, longest: int = LONGEST_TERM_BYTES
 ) -> Callable[[str], list[str]]:
-    from tantivy import Filter, Tokenizer
+    from tantivy import Filter
 
     filters = [Filter.remove_long(longest + 1)] if longest else []  # it removes what is as long, too
     filters += [Filter.ascii_fold()] if fold else []  # before lower-casing: İ has no lower case in one character
     filters += [Filter.lowercase()]
     filters += [Filter.stopword(stop_words)] if stop_words else []
     plain = _analyzer(tokenizer, filters)
-    if not (languages := [stem for stem in stems if stem]):
+    if not (languages := tuple(filter(None, stems))):
         return plain
-    stemmed = _Stems(_analyzer(Tokenizer.raw(), [Filter.stemmer(language) for language in languages])).__getitem__
+    stemmed = _stems(languages)
     return lambda text: list(map(stemmed, plain(text)))
+
+
+def _stems(languages: Iterable[str], longest: int = 0) -> Callable[[str], str]:
+    """The stem of a word; empty for one with more bytes than `longest`."""
+    from tantivy import Filter, Tokenizer
+
+    limits = [Filter.remove_long(longest + 1)] if longest else []
+    stemmers = [Filter.stemmer(language) for language in languages]
+    return _Stems(_analyzer(Tokenizer.raw(), [*limits, *stemmers])).__getitem__
 
 
 def _analyzer(tokenizer: Any, filters: Iterable[Any]) -> Callable[[str], list[str]]:
