@@ -90,9 +90,9 @@ class SizeBound:
 
     def holds(self, text: str) -> bool:
         """Whether a text is not too long. No tokenizer makes more tokens than a text has bytes."""
-        if len(text) > self.characters:
-            return False
-        return len(text.encode("utf-8", "replace")) < self.tokens or self.counted(text) <= self.tokens
+        if len(text) > self.characters or self.count is None:
+            return len(text) <= self.characters
+        return len(text.encode("utf-8", "replace")) < self.tokens or self.count(text) <= self.tokens
 
     def measured(self, text: str, start: int, end: int) -> int | None:
         """Tokens of `text[start:end]`; None where it is too long, which takes no time for what is much too long."""

@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from hashlib import blake2b
 from itertools import islice
 from operator import attrgetter
@@ -136,9 +136,15 @@ def key_of(node: Node, document: Document, *, by_picture: bool) -> bytes:
     return hash_of_picture(image) if image else hash_of(node.indexed_text)
 
 
-def row_digest(values: Iterable[Any]) -> bytes:
+def row_digest(values: Row) -> bytes:
     """8 bytes by which damage to a row is found: BLAKE2b of its values as Python writes them, with NUL between."""
-    return blake2b("\0".join(map(str, values)).encode(), digest_size=8).digest()
+    return blake2b((_nul_between(len(values)) % tuple(values)).encode(), digest_size=8).digest()
+
+
+@cache
+def _nul_between(count: int) -> str:
+    """A template: to fill it takes half the time of `join`."""
+    return "\0".join(["%s"] * count)
 
 
 def guarded(*values: Any) -> Row:
@@ -153,8 +159,8 @@ def guarded(*values: Any) -> Row:
 def node_digest(values: Row) -> bytes:
     """The digest of a node's row (`sql.NODE_ROW`): its last two values count as one, as digests of rows without a time,
     which may be older than that column, are those of rows that have none."""
-    *values, birth, seconds = values
-    return row_digest((*values, f"{birth}{seconds}"))
+    birth, seconds = values[-2:]
+    return row_digest((*values[:-2], f"{birth}{seconds}"))
 
 
 DamagedRow = tuple[str, Row]
