@@ -26,6 +26,7 @@ from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metr
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Addressed, Value, digest_of
+from spolia.types.value import kept
 
 WITHIN = ("Exact", "HNSW")
 """Indexes that are part of the store."""
@@ -105,7 +106,7 @@ class Manifest(Value):
                 "Define two groups, one for each."
             )
 
-    @property
+    @kept
     def by_picture(self) -> bool:
         return any(how.pictures for how in self.embeddings)
 

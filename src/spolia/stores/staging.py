@@ -306,22 +306,22 @@ class Staging(Draft):
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """See `Writer.add_nodes`. They are checked now, since a commit is to find no fault."""
         listed = nodes if isinstance(nodes, list) else Spilled(nodes, self._staged.file)
-        ids, lacking, made = set[str](), dict[str, dict[bytes, Lacking]](), list[str]()
+        ids, lacking, made, weight = set[str](), dict[str, dict[bytes, Lacking]](), dict[str, int](), 0
         for node in listed:
-            if node.id in ids or node.group not in self.manifests:
+            if node.id in ids or (manifest := self.manifests.get(node.group)) is None:
                 raise StoreError(f"Two nodes have the id {node.id!r}, or group {node.group!r} is not defined.")
             refuse_odd_node(node, document)
-            manifest = self.manifests[node.group]
             ids.add(node.id)
-            made.append(node.group)
-            self._staged.weight += len(node.text) + _WEIGHT_OF_NODE
+            made[node.group] = made.get(node.group, 0) + 1
+            weight += len(node.text) + _WEIGHT_OF_NODE
             if manifest.embeddings:
                 hash = key_of(node, document, by_picture=manifest.by_picture)
                 one = Lacking(hash, node.id, document.id, node.indexed_text)
                 lacking.setdefault(node.group, {}).setdefault(hash, one)
-        self.made.update(made)
+        self._staged.weight += weight
         groups = set(made)
-        for group in groups:
+        for group, count in made.items():
+            self.made[group] += count
             self._staged.nodes[document.id, group] = listed
             self._staged.noted[document.id, group] = ""
             for hash, one in lacking.get(group, {}).items():

@@ -187,7 +187,7 @@ class Writer(Draft):
         """
         with self._transaction.change():
             self._audiences.begin()
-            connection, last = self._connection, self._one(sql.LAST_KEYS["documents"])[0]
+            connection, last, birth = self._connection, self._one(sql.LAST_KEYS["documents"])[0], self._next
             fail_point("insert.documents")
             connection.executemany(sql.ADD_DOCUMENTS, (self._row(document) for document, _, _, _ in puts))
             keys = dict(connection.execute(sql.KEYS_AFTER, (last,)).fetchall())
@@ -197,7 +197,7 @@ class Writer(Draft):
             )
             fail_point("insert.sources")
             connection.executemany(
-                sql.ADD_SOURCE, (source_row(source, self._next, keys[document.id]) for document, _, source, _ in puts)
+                sql.ADD_SOURCE, (source_row(source, birth, keys[document.id]) for document, _, source, _ in puts)
             )
             fail_point("insert.nodes")
             rows = (self._node_rows(document, keys[document.id], some) for document, some in nodes)

@@ -73,7 +73,7 @@ def explaining(default: Any) -> Any:
 
 @cache
 def _digested(cls: Any) -> tuple[bytes, tuple[str, ...], Mapping[str, Any], Mapping[str, Any]]:
-    """What a digest begins with, the names of its fields, defaults of `later` ones, and what `indifferent` ones give."""
+    """How a digest begins, the names of its fields, the defaults of `later` ones, and what `indifferent` ones give."""
     late = {f.name: f.default for f in fields(cls) if "later" in f.metadata}
     indifferent = {f.name: f.metadata["digested"] for f in fields(cls) if "digested" in f.metadata}
     return b"%b|" % qualified(cls).encode(), identity_fields(cls), late, indifferent
@@ -92,7 +92,7 @@ def _encoded(value: object) -> bytes:
     kind = type(value)
     if kind is tuple and not value:  # most often
         return b"()"
-    if kind is str or isinstance(value, str):
+    if isinstance(value, str):
         raw = value.encode("utf-8", "surrogatepass")
         return b"s%d:%b" % (len(raw), raw)
     if value is None or kind is bool or kind is int:
@@ -294,7 +294,8 @@ class Value:
 
     def digest_with(self, **changes: Any) -> bytes:
         """The digest of the same value with some fields changed."""
-        head, names, late, indifferent = _digested(type(self))
+        cls: Any = type(self)
+        head, names, late, indifferent = _digested(cls)
         state = {**self.__dict__, **changes, **indifferent}
         parts = head + b"".join([_encoded(state[name]) for name in names])
         for name, default in late.items():

@@ -161,7 +161,7 @@ class Reading(Value):
 
 def counted(dropped: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """Counts of what was seen and not read, by name, without zeros."""
-    return tuple(sorted((what, count) for what, count in dropped.items() if count))
+    return tuple(sorted((what, count) for what, count in dropped.items() if count)) if dropped else ()
 
 
 def title_of(headings: Sequence[Heading]) -> str:

@@ -264,11 +264,14 @@ def load(
     raise DocumentError(f"It changed while it was read, {ATTEMPTS} times. Index again when it is no longer written to.")
 
 
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+
+
 def _opened(
     path: str, follow: bool, identity: tuple[int, int] | None, place: tuple[int, int] | None
 ) -> tuple[int, os.stat_result]:
     """A file and its status: the file that was listed, or another one in the same folder."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    flags = _READ if follow else _READ | os.O_NOFOLLOW
     descriptor = os.open(path, flags)
     there = os.fstat(descriptor)
     if place is None or _place(there) == identity:

@@ -222,7 +222,8 @@ class BatchItem:
     def weight(self) -> int:
         """How much memory it takes, in characters and bytes."""
         document = self.reading.document
-        return len(document.text) + len(document.boxes.packed) + sum(image.size for image in self.reading.images)
+        pictures = sum(image.size for image in self.reading.images) if self.reading.images else 0
+        return len(document.text) + len(document.boxes.packed) + pictures
 
 
 @dataclass
@@ -291,13 +292,12 @@ class Batch:
             (one,) = grow([document], self.builds)
         if one is not None:
             self._refuse_unmade(filed, one, is_there)
-        report = self._report(filed)
         nodes = self.writer.nodes(document.id, self.main) if one is None else one.made.get(self.main)
         if isinstance(nodes, list):
             counted.count(nodes)
-            report = counted.on(report, document)
         elif one is not None and nodes is not None:  # those of a long document are counted as they pass
             one.made[self.main] = counted.over(nodes)
+        report = self._report(filed, counted if isinstance(nodes, list) else None)
         row = filed.row.but(document=document.id, report=report.json)
         self.writer.put(document, (), row, {image.content_hash: image.data for image in filed.reading.images})
         if one is not None:
@@ -325,9 +325,11 @@ class Batch:
         embedders = (embedder for build in self.builds if build.group == self.main for embedder in build.embedders)
         return next(embedders, None)
 
-    def _report(self, filed: BatchItem) -> DocumentReport:
-        """What the reader noticed; of the nodes, nothing yet."""
+    def _report(self, filed: BatchItem, counted: NodeCount | None = None) -> DocumentReport:
+        """What the reader noticed, and of the nodes what is known by now."""
         reading, document, declared = filed.reading, filed.reading.document, self.writer.declared
+        warnings = (*reading.warnings, *(declared.problems(document.meta) if declared else ()))
+        said = counted.said(document, filed.parts, warnings) if counted else {"warnings": warnings}
         return _document_report(
             reader=document.id.rpartition(".")[2],
             characters=len(document.text),
@@ -340,8 +342,8 @@ class Batch:
             parts=filed.parts,
             within=filed.within,
             encoding=reading.encoding,
-            warnings=(*reading.warnings, *(declared.problems(document.meta) if declared else ())),
             lacks=reading.lacks,
             beside=filed.beside,
             labels=self.labels.labels.mark(document.uri),
+            **said,
         )

@@ -283,13 +283,17 @@ class NodeCount:
 
     def on(self, report: DocumentReport, document: Document) -> DocumentReport:
         """A document's report with these numbers in place of its own."""
-        kept = (said for said in report.warnings if not _is_of_nodes(said))
-        return report.but(
-            chunks=self.nodes,
-            tokens=self.tokens if self.embedder else None,
-            beyond_window=self.beyond_window,
-            warnings=(*kept, *self._warnings(document, report.parts)),
-        )
+        return report.but(**self.said(document, report.parts, report.warnings))
+
+    def said(self, document: Document, parts: int, warnings: Iterable[str]) -> dict[str, Any]:
+        """What it says in a document's report, among other `warnings`."""
+        kept = (said for said in warnings if not _is_of_nodes(said))
+        return {
+            "chunks": self.nodes,
+            "tokens": self.tokens if self.embedder else None,
+            "beyond_window": self.beyond_window,
+            "warnings": (*kept, *self._warnings(document, parts)),
+        }
 
     def _warnings(self, document: Document, parts: int) -> Iterator[str]:
         if not self.nodes and not parts:
