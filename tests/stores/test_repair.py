@@ -205,8 +205,9 @@ def flipped_pages(corpus: Corpus, page: int) -> None:
     path = Path(corpus.path) / "corpus.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size: int = connection.execute("PRAGMA page_size").fetchone()[0]
     content = bytearray(path.read_bytes())
-    content[(page - 1) * 4096 : page * 4096] = bytes(255 for _ in range(4096))
+    content[(page - 1) * size : page * size] = bytes(255 for _ in range(size))
     path.write_bytes(content)
 
 

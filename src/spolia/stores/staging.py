@@ -138,9 +138,14 @@ class Staging(Draft):
     def changed(self, uris: Iterable[str]) -> set[str]:
         """Which sources another writer has changed since this looked at them; they are among the conflicts then."""
         wanted = set(uris)
-        now = self.births(wanted)
-        self.conflicts |= {uri for uri in wanted if now.get(uri) != self._births.get(uri)}
+        if self._newest() != self.generation:
+            now = self.births(wanted)
+            self.conflicts |= {uri for uri in wanted if now.get(uri) != self._births.get(uri)}
         return wanted & self.conflicts
+
+    def _newest(self) -> int:
+        with self._reading():
+            return int(self._connection.execute(sql.GENERATIONS).fetchall()[-1][0])
 
     # Reading.
 
@@ -495,8 +500,7 @@ class Staging(Draft):
 
     def _prepare(self, complete: "Callable[[AnyWriter], None]") -> tuple[int, set[object]]:
         """Make what is lacking, without the lock; returns the generation before, and what no model could make."""
-        with self._reading():
-            generation = int(self._connection.execute(sql.GENERATIONS).fetchall()[-1][0])
+        generation = self._newest()
         if lacking := self._lacking_of_others():
             complete(self)
             lacking &= self._lacking_of_others()

@@ -61,7 +61,8 @@ class DocumentReport(Value):
     @property
     def json(self) -> str:
         """As text for the store; what is not said has its default."""
-        return _written({name: value for name, value in vars(self).items() if value != _DEFAULTS.get(name, value)})
+        said = zip(vars(self).items(), _DEFAULTS, strict=False)  # a digest that is kept comes after the fields
+        return _written({name: value for (name, value), default in said if value != default})
 
     @classmethod
     def of(cls, text: str) -> DocumentReport:
@@ -79,7 +80,8 @@ class DocumentReport(Value):
             ) from error
 
 
-_DEFAULTS = {f.name: f.default for f in fields(DocumentReport)}
+_DEFAULTS = tuple(f.default for f in fields(DocumentReport))
+"""In the order of the fields, as every report holds them."""
 _written = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

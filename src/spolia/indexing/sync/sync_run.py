@@ -169,6 +169,7 @@ class SyncRun:
         for container, parts in self.diff.parts.items() if self._looks_at_all else ():
             for uri in parts:
                 self.labels.contain(uri, container_of(self.diff.rows[uri]) or container)
+        self._cut_at_once = min(CUT_AT_ONCE, how.batch or CUT_AT_ONCE)
         self._changes, self._chunks, self._earlier = 0, self.tally.chunks, self.tally.chunks
         self._published_at = time.monotonic()
 
@@ -304,9 +305,9 @@ class SyncRun:
         finally:
             if "found" in vars(taken):
                 self.prefetch.drop(taken.found.blob)
-        are_many = len(self.pending_batch.pending) >= min(CUT_AT_ONCE, self.how.batch or CUT_AT_ONCE)
-        if are_many or self.pending_batch.weight >= WEIGHT_AT_ONCE or self._is_late:
-            self._cut(self.pending_batch)
+        batch = self.pending_batch
+        if len(batch.pending) >= self._cut_at_once or batch.weight >= WEIGHT_AT_ONCE or self._is_late:
+            self._cut(batch)
 
     def _open(
         self, taken: FetchItem, before: SourceRow | None, contents: ContainerContents, depth: int

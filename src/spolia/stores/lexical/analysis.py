@@ -307,7 +307,8 @@ class _Stems(dict[str, str]):
     def __missing__(self, word: str) -> str:
         if len(self) >= _STEMS_KEPT:
             self.clear()
-        found = self[word] = "".join(self._stem(word))
+        stems = self._stem(word)
+        found = self[word] = stems[0] if stems else ""
         return found
 
 

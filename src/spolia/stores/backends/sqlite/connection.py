@@ -365,6 +365,7 @@ def _fill(folder: Path) -> None:
 
 def make_tables(connection: Connection) -> None:
     """The empty tables of a store, in a transaction that is still open."""
+    connection.execute(sql.IN_LARGE_PAGES)
     connection.execute(sql.WRITE_AHEAD)
     connection.execute(sql.BEGIN)
     fail_point("create.write")
