@@ -73,7 +73,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 def each_sentence(text: str) -> Iterator[tuple[int, int]]:
     """`sentences` one after the other, for texts of which not all sentences should be in memory."""
-    start, is_spaced = 0, text.isascii()
+    start, is_spaced = 0, text.isascii() or _THAI.search(text) is None
     for end in _ends(text):
         piece = text[start:end]
         if body := piece.strip():

@@ -29,7 +29,6 @@ from spolia.types.value import kept, maker
 
 _node, _part, _span = maker(Node), maker(Part), maker(Span)
 _LF, _CR = re.compile("\n"), re.compile("\r")
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 class NodeFactory:
@@ -46,21 +45,23 @@ class NodeFactory:
             number = next(self._numbers)
             self._refuse_unwritable(part, piece)
             span = self._span(part, piece, offset)
-            above = self._outline.above(span.start if span else offset or 0)
+            above, within = self._outline.above(span.start if span else offset or 0), piece.context
             yield _node(
                 f"{self.document.id}:{self.group}:{number}", piece.text, self.document.id, self.group, span,
-                "\n".join(filter(None, (above, piece.context))), self.document.uri, part.node.id,
+                f"{above}\n{within}" if above and within else above or within, self.document.uri, part.node.id,
                 inherited + own + piece.meta, part.node.readers, number, piece.search_text,
             )  # fmt: skip
 
     def _refuse_unwritable(self, part: Part, piece: Piece) -> None:
         said = piece.text, piece.context, piece.search_text
         for text in (*said, *(str(item) for pair in piece.meta for item in pair)) if piece.meta else said:
-            if not text.isascii() and (found := _HALF.search(text)):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
                 raise GroupError(
-                    f"A transform of group {self.group!r} gave {found.group()!r} for {part.node.id!r}, which no "
+                    f"A transform of group {self.group!r} gave {text[error.start]!r} for {part.node.id!r}, which no "
                     "encoding of Unicode has. Have it give text.encode('utf-8', 'replace').decode()."
-                )
+                ) from error
 
     def _span(self, part: Part, piece: Piece, offset: int | None) -> Span | None:
         """The span of a piece in the document; for a written one, that of the part."""
