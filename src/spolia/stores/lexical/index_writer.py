@@ -5,7 +5,7 @@ changes. A folder is complete once it has its name.
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ from spolia.stores.lexical.index import BODY, COPIED, KEY, LENGTH
 _HEAP_BYTES, _FEW_BYTES = 50_000_000, 15_000_000
 """Of memory for an index from nothing, and for one that goes on, which is the least: taking it costs milliseconds."""
 _DELETED_AT_ONCE = 1_000
-_ADDED_AT_ONCE = 1_000
-"""Documents that are analysed before tantivy's thread gets them, which otherwise sleeps and wakes for each."""
+_ADDED_AT_ONCE = 1_000_000
+"""Characters that are analysed before tantivy's thread gets them, which otherwise sleeps and wakes for each node."""
 
 Added = tuple[int, str]
 """Key and indexed text of a node."""
@@ -97,8 +97,8 @@ def _write(
     for keys in in_batches(dead, _DELETED_AT_ONCE):
         # By query: a term of an unsigned field given to delete_documents_by_term deletes nothing in tantivy-py 0.27.
         writer.delete_documents_by_query(tantivy.Query.term_set_query(index.schema, KEY, keys))
-    for nodes in in_batches(added, _ADDED_AT_ONCE):
-        for document in [_document(node, analyzer) for node in nodes]:
+    for some in _in_bursts(added, analyzer):
+        for document in some:
             writer.add_document(document)
     fail_point("lexical.write")
     writer.commit()
@@ -115,6 +115,17 @@ def _write(
     fail_point("lexical.commit")
     writer.wait_merging_threads()
     fail_point("lexical.merge")
+
+
+def _in_bursts(added: Iterable[Added], analyzer: Analyzer) -> Iterator[list[Any]]:
+    some, characters = list[Any](), 0
+    for node in added:
+        some.append(_document(node, analyzer))
+        characters += 1 + len(node[1])
+        if characters >= _ADDED_AT_ONCE:
+            yield some
+            some, characters = [], 0
+    yield some
 
 
 def _document(node: Added, analyzer: Analyzer) -> Any:
