@@ -560,3 +560,15 @@ def test_a_document_that_is_put_removed_and_put_again_in_one_commit_is_there_onc
     assert [(found.id, found.uri) for found in snapshot.documents() if found.id == "d.slow"] == [("d.slow", moved_to)]
     assert [node.id for node in snapshot.all_nodes("chunk") if node.document == "d.slow"] == ["d.slow:chunk:1"]
     assert [node.id for node in BM25(corpus.group())(Query("sing")).nodes] == ["d.slow:chunk:1"]
+
+
+def test_what_another_one_published_before_a_commit_is_known_after_it(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, readers=[Slow()], workers=0)
+    with closing(Staging(corpus.backend, WAIT_S)) as staging:
+        seen = staging.sources()
+        with corpus.writer(timeout_s=WAIT_S) as writer:
+            writer.remove("krill.note")
+        staging.touch(seen["seals.note"].but(mtime_ns=1))
+        staging.publish()
+        assert staging.changed(seen) == {"krill.note"}
+        assert staging.generation == corpus.latest().generation

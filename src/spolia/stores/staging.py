@@ -130,6 +130,7 @@ class Staging(Draft):
         with self._reading():
             self._read_what_is_published()
         self._published = dict(self.manifests)
+        self._unshared = self.generation  # the last one before which nobody else published
 
     @property
     def weight(self) -> int:
@@ -138,7 +139,7 @@ class Staging(Draft):
     def changed(self, uris: Iterable[str]) -> set[str]:
         """Which sources another writer has changed since this looked at them; they are among the conflicts then."""
         wanted = set(uris)
-        if self._newest() != self.generation:
+        if self._newest() != self._unshared:
             now = self.births(wanted)
             self.conflicts |= {uri for uri in wanted if now.get(uri) != self._births.get(uri)}
         return wanted & self.conflicts
@@ -553,7 +554,9 @@ class Staging(Draft):
         if self._staged.defined:
             complete(writer)
         births = dict(writer.born())
+        is_alone = writer.generation == self._unshared
         self.generation = writer.publish(embedded=embedded)
+        self._unshared = self.generation if is_alone else self._unshared
         self._published = dict(writer.manifests)
         self._has_committed, self._is_scattered = True, writer.is_scattered
         self._is_damaged = False
