@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
@@ -353,7 +354,11 @@ def test_a_flow_file_names_others_and_trained_weights_from_where_it_is(tmp_path:
             "- Identity\n- a.yaml",
             "line 2, at 1: There is no operator 'a.yaml'. For the flow of a file write {use: a.yaml}.",
         ),
-        ("- Identity\n- {use: none.yaml}", "none.yaml: No such file"),
+        ("- Identity\n- {use: none.yaml}", "none.yaml' is not a file"),
+        ("- Identity\n- {use: pipe.yaml}", "pipe.yaml' is not a file"),
+        ("- Identity\n- {use: loop.yaml}", "loop.yaml' is not a file"),
+        ('- Identity\n- {use: "\\0.yaml"}', ".yaml' is not a file"),
+        ('- Identity\n- {use: "\\ud800.yaml"}', ".yaml' is not a file"),
         ("- {use: inner.yaml}", "inner.yaml is named by a file that a flow file names"),
         ("- Identity\n- {use: bad.yaml}", "flow.yaml, line 2, at 1.Cut.top: Cut has no field 'top'"),
         ("[" + ", ".join(f"{{use: {n}.yaml}}" for n in range(MOST_FILES + 1)) + "]", "is more than the 100 files"),
@@ -362,6 +367,8 @@ def test_a_flow_file_names_others_and_trained_weights_from_where_it_is(tmp_path:
 def test_what_is_wrong_with_a_file_that_is_named_is_told(tmp_path: Path, text: str, said: str) -> None:
     for n in range(MOST_FILES + 1):
         (tmp_path / f"{n}.yaml").write_text("Identity")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     (tmp_path / "inner.yaml").write_text("{use: inner.yaml}")
     (tmp_path / "bad.yaml").write_text("Cut: {top: 3}")
     (tmp_path / "flow.yaml").write_text(text)

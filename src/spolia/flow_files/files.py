@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from os.path import abspath, isfile
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +97,14 @@ def _placed(plain: Plain, base: Path, given: Collection[str]) -> Plain:
         if not isinstance(plain, dict):
             return plain
         if set(plain) in WEIGHTS and str(plain["folder"]).startswith("."):
-            return plain | {"folder": str((base / str(plain["folder"])).resolve())}
+            return plain | {"folder": abspath(base / str(plain["folder"]))}
         file = plain.get("use") if len(plain) == 1 else None
         if not isinstance(file, str) or file in given or not file.lower().endswith(SUFFIXES):
             return {name: placed(one, base, outer) for name, one in plain.items()}
+        if not isfile(base / file):  # a pipe would be waited for
+            raise FlowFileError(
+                f"{str(base / file)!r:.200} is not a file. Name a flow file beside the one that names it."
+            )
         return included((base / file).resolve(), outer)
 
     def included(path: Path, outer: bool) -> Plain:
