@@ -29,6 +29,7 @@ from spolia.types import Generation, Hit, Message, Node, Prompt, Query, Ranking
 
 PROMPT = Prompt((Message("user", "Who employed Carsten Olsen?"),))
 FOUND = Ranking(Query("Who employed Olsen?"), (Hit(Node("n", "Nokia employed Olsen.", "d"), 1.0),))
+IN_JSON = "<|channel|>final <|constrain|>json<|message|>"
 OF_TODAY = ("max_tokens", "temperature", "seed")
 """What models that think refuse at OpenAI."""
 
@@ -222,6 +223,8 @@ def streamed(reply: str) -> str:
         ("Sony </think><think> or </think>Nokia [1].", "Nokia [1]."),
         (f"{CHANNELS[0]}<|message|>Sony? [1]<|end|><|start|>assistant{FINAL}Nokia [1].", "Nokia [1]."),
         (f"{FINAL}Nokia [1].", "Nokia [1]."),
+        (f"{CHANNELS[0]}<|message|>Sony?<|end|>{IN_JSON}Nokia [1].", "Nokia [1]."),
+        (f"{IN_JSON}Nokia [1].", "Nokia [1]."),
         (f"{CHANNELS[0]}<|message|>Sony, or [1]", ""),
     ],
 )
@@ -236,7 +239,9 @@ def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer
 
 @given(
     st.lists(
-        st.sampled_from(["<think>", "</think>", CHANNELS[0], FINAL, "</", "think", ">", " ", "Nokia", "[1]", "."]),
+        st.sampled_from(
+            ["<think>", "</think>", CHANNELS[0], FINAL, IN_JSON, "</", "think", ">", " ", "Nokia", "[1]", "."]
+        ),
         max_size=12,
     )
 )

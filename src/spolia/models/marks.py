@@ -21,6 +21,10 @@ OPENS, CLOSES = "[<◁]", "[>▷]"
 """Patterns of the brackets of such a tag."""
 CHANNELS, FINAL = ("<|channel|>analysis", "<|channel|>commentary"), "<|channel|>final<|message|>"
 """What thoughts, and what the answer after them, begin with in OpenAI's harmony format."""
+ANSWER = r"<\|channel\|>final(?: {0,2}<\|constrain\|>\w{1,16})?<\|message\|>"
+"""A pattern of the latter, which may name a data format: `<|channel|>final <|constrain|>json<|message|>`."""
+LONGEST_ANSWER = len(f"{FINAL}  <|constrain|>") + 16
+"""Characters that it takes at most."""
 _TOOLS = (
     "tool_call", "tool_calls", "tool_response", "tool_result", "tool_results", "tools", "function_call",
     "function_calls", "function_results", "invoke", "arg_key", "arg_value",

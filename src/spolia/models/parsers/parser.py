@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from spolia.models.marks import CHANNELS, CLOSES, FINAL, OPENS, THOUGHTS, spelt
+from spolia.models.marks import ANSWER, CHANNELS, CLOSES, OPENS, THOUGHTS, spelt
 from spolia.types import Value
 
 Out = TypeVar("Out", covariant=True)
@@ -44,12 +44,12 @@ class Parser(ABC, Value, Generic[Out]):
 @lru_cache
 def _thoughts(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """A thought between tags of these names, and the end of one."""
-    written, final, channels = spelt(names), re.escape(FINAL), spelt(tuple(map(re.escape, CHANNELS)))
+    written, channels = spelt(names), spelt(tuple(map(re.escape, CHANNELS)))
     whole = re.compile(
-        rf"{OPENS}({written}){CLOSES}.*?(?:{OPENS}/\1\s*{CLOSES}|\Z)|(?:{channels}).*?(?={final}|\Z)",
+        rf"{OPENS}({written}){CLOSES}.*?(?:{OPENS}/\1\s*{CLOSES}|\Z)|(?:{channels}).*?(?={ANSWER}|\Z)",
         re.IGNORECASE | re.DOTALL,
     )
-    return whole, re.compile(rf"{OPENS}/(?:{written})\s*{CLOSES}|{final}", re.IGNORECASE)
+    return whole, re.compile(rf"{OPENS}/(?:{written})\s*{CLOSES}|{ANSWER}", re.IGNORECASE)
 
 
 def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:

@@ -10,7 +10,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, replied, retract
 from spolia.core.validation import validate
 from spolia.errors import EmptyReply, ModelError, ModelRejected, ModelUnavailable
-from spolia.models.marks import CHANNELS, CLOSES, FINAL, OPENS, THOUGHTS, spelt, without_marks
+from spolia.models.marks import ANSWER, CHANNELS, CLOSES, FINAL, LONGEST_ANSWER, OPENS, THOUGHTS, spelt, without_marks
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, Setting, Template
@@ -184,9 +184,9 @@ def _spelling(said: str, found: Generation) -> tuple[Token, ...]:
 
 
 _CHANNELS = spelt(tuple(map(re.escape, CHANNELS)))
-_BEGUN = re.compile(rf"\s*+(?:{OPENS}(?:{spelt(THOUGHTS)}){CLOSES}|{_CHANNELS})", re.IGNORECASE)
-_CLOSING = re.compile(rf"{OPENS}/(?:{spelt(THOUGHTS)})\s{{0,3}}{CLOSES}|{re.escape(FINAL)}", re.IGNORECASE)
-_LONGEST_CLOSING = max(len(FINAL), max(map(len, THOUGHTS)) + 6)
+_BEGUN = re.compile(rf"\s*+(?:{OPENS}(?:{spelt(THOUGHTS)}){CLOSES}|{_CHANNELS}|<\|channel\|>final)", re.IGNORECASE)
+_CLOSING = re.compile(rf"{OPENS}/(?:{spelt(THOUGHTS)})\s{{0,3}}{CLOSES}|{ANSWER}", re.IGNORECASE)
+_LONGEST_CLOSING = max(LONGEST_ANSWER, max(map(len, THOUGHTS)) + 6)
 _FIRST = (*(f"<{name}>" for name in THOUGHTS), *CHANNELS, FINAL)
 """What a reply with a thought begins with."""
 
