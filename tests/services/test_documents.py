@@ -99,6 +99,12 @@ def test_a_file_that_cannot_be_read_fails_alone(documents: Documents) -> None:
     assert found(documents, "moon") == ["doc://b.md"]
 
 
+@pytest.mark.parametrize("name", ["\ud800.md", "\0", "../tides.md"])
+def test_the_state_of_what_is_no_name_is_refused(documents: Documents, name: str) -> None:
+    with pytest.raises(QueryError, match="is not a name of a document"):
+        documents.status(name)
+
+
 def test_a_version_that_cannot_be_read_takes_no_other_with_it(documents: Documents) -> None:
     tasks = [documents.add("tides.md", b"The moon."), documents.add("tides.md", b"\x00\xff\x00 broken")]
     documents.publish()

@@ -370,7 +370,7 @@ class Documents(Publisher):
         Raises:
             NotFound: these principals may read no document of this name.
         """
-        last, waiting = self.queue.last(name), self.queue.open([checked_name(name)])
+        last, waiting = self.queue.last(checked_name(name)), self.queue.open([name])
         try:
             snapshot, row, document = self._readable(name, access)
         except NotFound:
