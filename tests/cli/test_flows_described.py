@@ -78,7 +78,8 @@ def test_an_unknown_flow_is_told_which_there_are(spolia: Spolia) -> None:
     ran = spolia("show", "bm52", "--json")
     assert ran.code == 2
     assert ran.json["exit_code"] == 2
-    assert "bm25, dense, hybrid" in ran.json["error"]["message"]
+    assert "Did you mean bm25?" in ran.json["error"]["message"]
+    assert "`spolia flows` lists" in ran.json["error"]["message"]
 
 
 @pytest.mark.slow

@@ -296,10 +296,10 @@ class Value:
         """The digest of the same value with some fields changed."""
         cls: Any = type(self)
         head, names, late, indifferent = _digested(cls)
-        state = {**self.__dict__, **changes, **indifferent}
-        parts = head + b"".join([_encoded(state[name]) for name in names])
+        given = {**changes, **indifferent}
+        parts = head + b"".join([_encoded(given[name] if name in given else getattr(self, name)) for name in names])
         for name, default in late.items():
-            parts += b"" if (found := state[name]) == default else _encoded((name, found))
+            parts += b"" if (found := given.get(name, getattr(self, name))) == default else _encoded((name, found))
         return hashlib.blake2b(parts, digest_size=16).digest()
 
     def __deepcopy__(self, memo: object) -> Self:
