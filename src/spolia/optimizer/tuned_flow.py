@@ -206,9 +206,10 @@ class FinalScores:
         (compared,) = np.nonzero(asked * 2 >= upto)
         compared = compared[self.board.excess(compared.tolist()) <= self.board.excess(self.flows[:1])]
         table = self.board.scores[compared, :upto]
-        found = corrected_for_choice(table[np.isfinite(table).any(axis=1)].T, seed=self.seed)
+        low, high = self.measure.range
+        found = corrected_for_choice(table[np.isfinite(table).any(axis=1)].T, width=high - low, seed=self.seed)
         found = found.but(mean=-found.mean, low=-found.high, high=-found.low) if self.measure.lower_is_better else found
-        return found.within(*self.measure.range)
+        return found.within(low, high)
 
     def _ahead(self, sample: Sample, ours: int, theirs: int) -> Interval:
         """By how much one is better than another."""

@@ -47,6 +47,12 @@ def test_flows_that_do_not_differ_lose_nothing() -> None:
     assert corrected_for_choice(constant).mean == 0.25
 
 
+def test_scores_that_hardly_differ_do_not_make_a_score_certain() -> None:
+    found = corrected_for_choice(np.ones((25, 4)), width=1.0, draws=50).within(0, 1)
+    assert found.mean == found.high == 1.0
+    assert 0.85 < found.low < 0.97
+
+
 def test_flows_that_were_not_asked_everything_are_compared_on_what_they_were() -> None:
     scores = np.tile([0.5, 0.4], (40, 1))
     scores[20:, 1] = np.nan
