@@ -85,7 +85,7 @@ _DOCUMENT_AT, _NODE_AT = (f"{row}.birth <= :at AND {row}.death > :at" for row in
 """What lives at a generation."""
 
 # Opening.
-IN_LARGE_PAGES = "PRAGMA page_size = 16384"
+IN_LARGE_PAGES = "PRAGMA page_size = 8192"
 """Before the first table: a row with a passage fits into a page, and an index over ids has fewer to write."""
 WRITE_AHEAD = "PRAGMA journal_mode = WAL"
 DURABLE = "PRAGMA synchronous = FULL"
