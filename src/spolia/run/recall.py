@@ -212,9 +212,13 @@ def _keep(cache: Cache, key: bytes, frame: Frame, op: AnyOperator, value: Any, o
         frame.note(f"not kept: {op.short} depends on {frame.undeclared}, which none of its fields names.", None)
     else:
         try:
-            took = seconds + frame.spared
-            comes_back = lambda kept: op.attach(kept, value) == out  # noqa: E731
-            cache.put(key, out, frame.logical or Usage(), seconds=took, comes_back=comes_back)
+            cache.put(
+                key,
+                out,
+                frame.logical or Usage(),
+                seconds=seconds + frame.spared,
+                comes_back=lambda kept: op.attach(kept, value) == out,
+            )
         except CodecError as error:
             frame.note(f"not kept: {error}", None)
 

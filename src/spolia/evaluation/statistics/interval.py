@@ -160,6 +160,12 @@ ROUNDING = 9
 """Digits, as shares of the largest score, that distinguish values."""
 
 
+def differing(values: Floats, largest: float) -> int:
+    """How many values differ from the most frequent one, by more than rounding beside the `largest` score."""
+    _, counts = np.unique(np.round(values / (largest or 1.0), ROUNDING), return_counts=True)
+    return int(values.size - counts.max())
+
+
 def resampled_means(scores: Floats, resamples: int, seed: int) -> Floats:
     """Means of every column in resamples of the rows, the same rows for all columns: one matrix product. NaN does not
     count."""
@@ -194,8 +200,7 @@ def interval_of(
     `weight` questions.
     """
     off = np.abs(values - mean)
-    _, counts = np.unique(np.round((values - mean) / (largest or 1.0), ROUNDING), return_counts=True)
-    differ = int(values.size - counts.max())
+    differ = differing(values - mean, largest)
     if differ >= FEW:
         return expanded_bca(mean, values, resampled(), level)
     reach = float(off.max())

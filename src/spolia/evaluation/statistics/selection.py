@@ -5,7 +5,7 @@ from math import e, inf, isfinite, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from spolia.evaluation.statistics.interval import HARDLY_ANY, Interval, with_a_pair
+from spolia.evaluation.statistics.interval import HARDLY_ANY, Interval, differing, with_a_pair
 from spolia.evaluation.statistics.significance import ROUNDING, Floats
 
 DRAWS = 2_000
@@ -54,9 +54,9 @@ def corrected_for_choice(
     low, high = mean + NEARER * (np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]) - mean)
     best = int(np.argmax(_means(np.ones(n), filled, known)))
     values = table[known[:, best] > 0, best]
-    _, counts = np.unique(np.round(values, 9), return_counts=True)
-    if values.size - counts.max() < HARDLY_ANY:
-        pair = with_a_pair(mean, values, width / 2 if isfinite(width) else float(np.abs(values).max()), level)
+    largest = float(np.abs(values).max())
+    if differing(values, largest) < HARDLY_ANY:
+        pair = with_a_pair(mean, values, width / 2 if isfinite(width) else largest, level)
         low, high = min(low, pair.low), max(high, pair.high)
     return Interval(mean, float(low), float(high), n, level, "bootstrap corrected for the choice")
 
