@@ -205,6 +205,10 @@ class EncryptedDocument(DocumentError):
     """A document is locked with a password."""
 
 
+class UnsafeDocument(DocumentError):
+    """A document exceeds a limit that protects memory and disk, or is made to do harm."""
+
+
 class ReaderDied(DocumentError):
     """A process died on a document, or took too much time or memory; another time it might not."""
 

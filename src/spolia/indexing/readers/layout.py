@@ -1,10 +1,13 @@
 """Writing the text of a formatted document: blanks folded, paragraphs apart, headings and regions noted."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, FileReader, Reading, counted
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Heading, Meta, Region
 
 SPACE, LINE, BLANK_LINE = 1, 2, 3
@@ -67,7 +70,8 @@ class Layout:
     'One two\\n\\nthree'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, failures: UnitFailures | None = None) -> None:
+        self.failures = failures or UnitFailures()
         self.headings: list[Heading] = []
         self.regions: list[Region] = []
         self.images: dict[str, Blob] = {}
@@ -116,6 +120,58 @@ class Layout:
         self._pieces.append(before + text)
         self._length += len(before) + len(text)
         self._gap = 0
+
+    def attempt(self, unit: str, write: Callable[[], object], plain: Callable[[], str] | None = None) -> None:
+        """Write a unit of the file. One that fails leaves nothing behind but its plain text, and is reported.
+
+        >>> layout = Layout()
+        >>> layout.attempt("shape", lambda: (layout.write("half"), 1 // 0), lambda: "plain")
+        >>> layout.text()
+        'plain'
+        """
+        before = self._state()
+
+        def write_plain() -> bool:
+            text = plain() if plain else ""
+            self.paragraph(text)
+            return bool(text)
+
+        def read() -> bool:
+            try:
+                write()
+            except BaseException:
+                self._restore(before)
+                raise
+            return True
+
+        self.failures.attempt(unit, read, False, write_plain)
+
+    def _state(self) -> tuple[Any, ...]:
+        lengths = tuple(map(len, self._lists()))
+        pictures = len(self.images)
+        return (
+            lengths,
+            pictures,
+            self._length,
+            self._gap,
+            self.exact,
+            self._heading,
+            tuple(self._waiting),
+            self._numbers,
+        )
+
+    def _lists(self) -> tuple[list[Any], ...]:
+        return self.headings, self.regions, self._pieces, self._notes
+
+    def _restore(self, state: tuple[Any, ...]) -> None:
+        lengths, pictures, self._length, self._gap, self.exact, self._heading, waiting, self._numbers = state
+        for kept, length in zip(self._lists(), lengths, strict=True):
+            del kept[length:]
+        for name in [*self.images][pictures:]:
+            del self.images[name]
+        self._waiting[:] = waiting
+        for mark in waiting:
+            mark.start = _NOWHERE
 
     def mark(self) -> Mark:
         """The place where what is written next will begin."""
@@ -232,7 +288,9 @@ class Layout:
         warnings: tuple[str, ...] = (),
         beside: tuple[tuple[int, str], ...] = (),
     ) -> Reading:
-        """What a reader gives of a blob with this text."""
+        """What a reader gives of a blob with this text. Raises DocumentError if all that could be read failed."""
+        if self.failures and not self.text().strip():
+            self.failures.raise_any(blob.uri)
         document = blob.document(
             reader, self.text(), title=title, pages=pages, headings=self.headings, regions=self.in_order(), meta=meta
         )
@@ -240,9 +298,9 @@ class Layout:
             document,
             encoding,
             empty_pages=tuple(empty_pages),
-            dropped=counted(dropped or {}),
+            dropped=counted(Counter(dropped or {}) + Counter(self.failures.dropped())),
             images=tuple(self.images.values()),
-            warnings=warnings,
+            warnings=warnings + self.failures.warnings(),
             beside=beside,
         )
 
