@@ -1,12 +1,20 @@
 """Units of a file that fail: a page, shape, sheet, cell, note, picture, attachment or part never costs the file."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from spolia.errors import DocumentError, EncryptedDocument, ReaderDied, SpoliaError, UnsafeDocument
 
 Out = TypeVar("Out")
 _LONGEST = 200
+_MOST_PLACES = 5
+
+
+class UnitFailure(NamedTuple):
+    """Where a unit stands that failed, and why."""
+
+    place: str
+    reason: str
 
 
 class UnitFailures:
@@ -16,27 +24,30 @@ class UnitFailures:
     that protect memory and disk, passwords, and packages that are missing: those concern the whole file.
 
     >>> failures = UnitFailures()
-    >>> [failures.attempt("shape", read, "") for read in (lambda: str(1 // 0), lambda: "Stones.")]
+    >>> [failures.attempt("shape", read, "", place="slide 7") for read in (lambda: str(1 / 0), lambda: "Stones.")]
     ['', 'Stones.']
     >>> failures.dropped(), failures.warnings()
-    ({'unreadable shapes': 1}, ('1 shape could not be read (ZeroDivisionError: integer division or modulo by zero).',))
+    ({'unreadable shapes': 1}, ('1 shape could not be read (slide 7: ZeroDivisionError: division by zero).',))
     """
 
     def __init__(self) -> None:
-        self._empty: dict[str, list[str]] = {}
-        self._plain: dict[str, list[str]] = {}
+        self._empty: dict[str, list[UnitFailure]] = {}
+        self._plain: dict[str, list[UnitFailure]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._empty or self._plain)
 
-    def attempt(self, unit: str, read: Callable[[], Out], empty: Out, plain: Callable[[], Out] | None = None) -> Out:
-        """Return what `read` gives; if it fails, what `plain` gives; else `empty`. `unit`: its kind, a singular."""
+    def attempt(
+        self, unit: str, read: Callable[[], Out], empty: Out, plain: Callable[[], Out] | None = None, *, place: str = ""
+    ) -> Out:
+        """Return what `read` gives; if it fails, what `plain` gives; else `empty`. `unit`: its kind, a singular.
+        `place`: where it stands in the file, for the warning."""
         try:
             return read()
         except Exception as error:
             if not _concerns_unit(error):
                 raise
-            reason = _reason(error)
+            failure = UnitFailure(place, _reason(error))
         if plain is not None:
             try:
                 text = plain()
@@ -45,23 +56,25 @@ class UnitFailures:
                     raise
             else:
                 if text:
-                    self._plain.setdefault(unit, []).append(reason)
+                    self._plain.setdefault(unit, []).append(failure)
                     return text
-        self._empty.setdefault(unit, []).append(reason)
+        self._empty.setdefault(unit, []).append(failure)
         return empty
 
     def dropped(self) -> dict[str, int]:
         """Numbers of the units that are empty, by kind, for `Reading.dropped`."""
-        return {f"unreadable {unit}s": len(reasons) for unit, reasons in self._empty.items()}
+        return {f"unreadable {unit}s": len(failures) for unit, failures in self._empty.items()}
 
     def warnings(self) -> tuple[str, ...]:
-        """A sentence for each kind of unit, with the first reason."""
+        """A sentence for each kind of unit, with its first places and the first reason."""
         empty = (
-            f"{_count(len(reasons), unit)} could not be read ({reasons[0]})." for unit, reasons in self._empty.items()
+            f"{_count(len(failures), unit)} could not be read ({_described(failures)})."
+            for unit, failures in self._empty.items()
         )
         plain = (
-            f"{_count(len(reasons), unit)} {'was' if len(reasons) == 1 else 'were'} read as plain text ({reasons[0]})."
-            for unit, reasons in self._plain.items()
+            f"{_count(len(failures), unit)} {'was' if len(failures) == 1 else 'were'} read as plain text "
+            f"({_described(failures)})."
+            for unit, failures in self._plain.items()
         )
         return (*empty, *plain)
 
@@ -84,3 +97,10 @@ def _reason(error: Exception) -> str:
 
 def _count(number: int, unit: str) -> str:
     return f"{number} {unit}{'s' if number > 1 else ''}"
+
+
+def _described(failures: list[UnitFailure]) -> str:
+    places = [*dict.fromkeys(failure.place for failure in failures if failure.place)]
+    more = " ..." if len(places) > _MOST_PLACES else ""
+    reason = failures[0].reason
+    return f"{', '.join(places[:_MOST_PLACES])}{more}: {reason}" if places else reason
