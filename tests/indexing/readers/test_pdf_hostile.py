@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
 
 import pytest
 
 from spolia.errors import DocumentError
+from spolia.indexing.readers.pdf import reader as pdf_reader
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
 from tests.indexing.readers.pdf_samples import FIRST, Sheet, lines, pdf, rules, stream, text
@@ -51,14 +56,25 @@ def rich() -> bytes:
         b"/Type /XObject /Subtype /Image /Width 2 /Height 2 /ColorSpace /DeviceGray /BitsPerComponent 8", b"\0\1\2\3"
     )
     field = b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Ada) /Rect [60 600 200 620] >>"
+    form = stream(b"/Type /XObject /Subtype /Form /BBox [0 0 600 800]", b"60 90 m 360 90 l S")
+    hebrew = b"/Span << /ActualText <FEFF05D005D1> >> BDC " + text(60, 640, "ab") + b"EMC "
     sheet = Sheet(
-        text(60, 760, "Stones", size=18) + lines(60, 730, "Broken at the end of an effi-", "cient line.")
-        + table + words + b"q 100 0 0 100 60 200 cm /P Do Q " + text(60, 180, "Figure 1: A stone"),
+        text(60, 760, "Stones", size=18) + lines(60, 730, "Broken at the end of an effi-", "cient line.") + hebrew
+        + table + words + b"q 100 0 0 100 60 200 cm /P Do Q /R Do " + text(60, 180, "Figure 1: A stone"),
         entries=b"/Annots [%d 0 R]" % (FIRST + 1),
-        resources=b"/XObject << /P %d 0 R >>" % FIRST,
+        resources=b"/XObject << /P %d 0 R /R %d 0 R >>" % (FIRST, FIRST + 2),
     )  # fmt: skip
-    return pdf([sheet, Sheet(lines(60, 700, "One", "Two"))], objects=[image, field],
-               catalog=b"/AcroForm << /Fields [%d 0 R] >>" % (FIRST + 1))  # fmt: skip
+    back = lines(60, 700, "One", "Two") + lines(60, 760, "Above")
+    named = b"<< /Type /Filespec /F (prices.csv) /EF << /F %d 0 R >> >>" % (FIRST + 3)
+    outline = b"<< /Type /Outlines /First %d 0 R /Last %d 0 R >>" % (FIRST + 6, FIRST + 6)
+    item = b"<< /Title (One) /Parent %d 0 R /Dest [%d 0 R /Fit] >>" % (FIRST + 5, FIRST + 10)
+    objects = [image, field, form, stream(b"/Type /EmbeddedFile", b"a,b\n1,2\n"), named, outline, item]
+    return pdf(
+        [sheet, Sheet(back)],
+        objects=objects,
+        catalog=b"/AcroForm << /Fields [%d 0 R] >> /Outlines %d 0 R " % (FIRST + 1, FIRST + 5)
+        + b"/Names << /EmbeddedFiles << /Names [(a) %d 0 R] >> >>" % (FIRST + 4),
+    )
 
 
 def read_or_refused(data: bytes) -> None:
@@ -194,3 +210,55 @@ def test_a_page_that_is_damaged_is_said_and_the_others_are_read() -> None:
     sound(reading)
     assert "One." in reading.document.text
     assert "Three." in reading.document.text
+
+
+WHOLE_FILE = {
+    "PdfReader.read", "_machinery", "reading_of", "opened", "PdfFile.__init__", "PdfFile._open", "PdfFile.close",
+    "_document", "_source", "_attachments", "_leaves", "_leaf", "bound", "Noticed.warnings",
+}  # fmt: skip
+"""Functions that open the file, go through its pages and put the document together; all others read a unit of it."""
+
+
+CODE = str(Path(pdf_reader.__file__).parent)
+
+
+def traced(on_call: Callable[[CodeType], None]) -> Reading:
+    """Read a file with a bit of everything; call `on_call` before each function of the PDF reader."""
+
+    def trace(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(CODE):
+            on_call(frame.f_code)
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return read(rich())
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.slow
+def test_a_failure_in_any_function_costs_only_its_unit() -> None:
+    functions: dict[CodeType, None] = {}
+    assert read(rich()).warnings == ()  # all modules are loaded
+    traced(functions.setdefault)
+    units = [code for code in functions if code.co_qualname.partition(".<locals>")[0] not in WHOLE_FILE]
+    assert len(units) > 100
+    for unit in units:
+
+        def fail(code: CodeType, unit: CodeType = unit) -> None:
+            if code is unit:
+                raise ZeroDivisionError("injected")
+
+        reading = traced(fail)  # Python takes off a trace function that raises, so the unit fails once
+        sound(reading)
+        assert any("injected" in warning for warning in reading.warnings), unit
+        assert all(words in reading.document.text for words in ("Stones", "line.", "One", "Two")), unit
+
+
+def test_a_grid_without_letters_is_no_table() -> None:
+    grid = rules(*[(60, y, 360, y) for y in (500, 480, 460)], *[(x, 500, x, 460) for x in (60, 210, 360)])
+    blank = read(pdf([Sheet(grid), Sheet(lines(60, 700, "One"))]))
+    assert (blank.document.text.strip(), blank.empty_pages, blank.dropped) == ("One", (1,), ())
+    around = read(pdf([Sheet(grid + text(60, 700, "Above") + text(70, 487, " "))]))
+    assert (around.document.text, around.warnings) == ("Above", ())

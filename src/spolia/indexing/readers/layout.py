@@ -71,7 +71,7 @@ class Layout:
     """
 
     def __init__(self, failures: UnitFailures | None = None) -> None:
-        self.failures = failures or UnitFailures()
+        self.failures = UnitFailures() if failures is None else failures  # an empty one is False
         self.headings: list[Heading] = []
         self.regions: list[Region] = []
         self.images: dict[str, Blob] = {}

@@ -1,11 +1,13 @@
 """Units of a file that fail: a page, shape, sheet, cell, note, picture, attachment or part never costs the file."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from spolia.errors import DocumentError, EncryptedDocument, ReaderDied, SpoliaError, UnsafeDocument
 
 Out = TypeVar("Out")
+Attempt = Callable[..., Any]
+"""`UnitFailures.attempt` with a place."""
 _LONGEST = 200
 _MOST_PLACES = 5
 

@@ -9,21 +9,22 @@ from contextlib import closing, contextmanager
 from ctypes import byref, c_ulong
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, islice
 from pathlib import Path
-from struct import pack
 from typing import TYPE_CHECKING, Any
-from zlib import compress, crc32
 
 import numpy as np
 from pypdfium2 import PdfDocument, PdfiumError, raw
 
-from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.pdf.headings import by_style
-from spolia.indexing.readers.pdf.lines import NO_TEXT, Written, joints, moved
-from spolia.indexing.readers.pdf.page import PageText, PdfPage, Spot, leaf_of, page_of
+from spolia.errors import DocumentError, EncryptedDocument, UnsafeDocument
+from spolia.indexing.readers.pdf.drawings import png_of
+from spolia.indexing.readers.pdf.headings import Found, by_style
+from spolia.indexing.readers.pdf.lines import NO_TEXT, Change, Written, joints, moved, unplaced
+from spolia.indexing.readers.pdf.page import PageText, PdfPage, Spot, leaf_of, page_of, plain_page
 from spolia.indexing.readers.pictures.image import Ocr
 from spolia.indexing.readers.reader import Blob, Reading, counted
+from spolia.indexing.readers.unit_failures import Attempt, UnitFailures
 from spolia.types import Box, Boxes, Heading, Region
 
 if TYPE_CHECKING:
@@ -36,20 +37,25 @@ _PASSWORD = 4  # FPDF_ERR_PASSWORD
 
 
 class PdfFile:
-    """A PDF that is open. `form` must be there before a page is, and is None without fields; PDFium numbers its `kind`,
-    0 for none."""
+    """A PDF that is open, and what of it failed. `form` must be there before a page is, and is None without fields;
+    PDFium numbers its `kind`, 0 for none."""
 
     def __init__(self, blob: Blob, passwords: tuple[tuple[str, str], ...]) -> None:
         self._blob, self._passwords = blob, passwords
+        self.failures = UnitFailures()
+        self.kind = 0
         self._open()
 
     def _open(self) -> None:
         with ONE_AT_A_TIME:
             self.pdf = _document(self._blob, self._passwords)
-            self.kind = self.pdf.get_formtype()
-            if self.kind:
-                self.pdf.init_forms()
-            self.form = self.pdf.formenv.raw if self.kind else None
+            self.form = self.failures.attempt("form", self._form, None)
+
+    def _form(self) -> Any:
+        self.kind = self.pdf.get_formtype()
+        if self.kind:
+            self.pdf.init_forms()
+        return self.pdf.formenv.raw if self.kind else None
 
     def renew(self) -> None:
         """Open it again: PDFium keeps what it has read of each page until a document is closed."""
@@ -126,29 +132,42 @@ _LARGEST = 200_000_000
 _SEPARATORS = re.compile(r"[/\\]+")
 
 
-def attached(pdf: Any, uri: str) -> Iterator[Blob]:
-    """Each attached file, under the PDF's name; a name that is a path loses its folders."""
+def attached(file: PdfFile, uri: str) -> Iterator[Blob]:
+    """Each attached file that can be read, under the PDF's name; a name that is a path loses its folders."""
     used: set[str] = set()
-    for number in range(min(pdf.count_attachments(), _MOST_ATTACHED)):
-        part = pdf.get_attachment(number)
-        name = _SEPARATORS.split(NO_TEXT.sub("", part.get_name()).strip())[-1]
+    for number in _attachments(file):
+        place = f"attachment {number + 1}"
+        path = file.failures.attempt("name", partial(_name, file.pdf, number), "", place=place)
+        name = _SEPARATORS.split(NO_TEXT.sub("", path).strip())[-1]
         if name in ("", ".", "..") or name in used:
             name = f"{number + 1}-{name}".rstrip(".-") or str(number + 1)
         used.add(name)
-        data = _data(part)
+        data = file.failures.attempt("attachment", partial(_data, file.pdf, number), b"", place=place)
         if data:
             yield Blob(f"{uri}/{name}", data)
 
 
-def _data(part: Any) -> bytes:
-    """Its bytes; none for one that is damaged or larger than a document may be."""
+def _attachments(file: PdfFile) -> range:
+    count = file.failures.attempt("list of attachments", file.pdf.count_attachments, 0)
+    return range(min(count, _MOST_ATTACHED))
+
+
+def _name(pdf: Any, number: int) -> str:
+    return str(pdf.get_attachment(number).get_name())
+
+
+def _data(pdf: Any, number: int) -> bytes:
+    return bytes(pdf.get_attachment(number).get_data()) if _size(pdf, number) else b""
+
+
+def _size(pdf: Any, number: int) -> int:
+    """Bytes of an attachment. Raises DocumentError for one that is damaged or larger than a document may be."""
     size = c_ulong()
-    if not raw.FPDFAttachment_GetFile(part, None, 0, byref(size)) or not 0 < size.value <= _LARGEST:
-        return b""
-    try:
-        return bytes(part.get_data())
-    except PdfiumError:
-        return b""
+    if not raw.FPDFAttachment_GetFile(pdf.get_attachment(number), None, 0, byref(size)):
+        raise DocumentError("it has no content")
+    if size.value > _LARGEST:
+        raise DocumentError(f"it has {size.value:,} bytes, and {_LARGEST:,} are the most that are read")
+    return size.value
 
 
 _NO_TITLE = re.compile(
@@ -168,16 +187,18 @@ def title_of(pdf: Any) -> str:
     return "" if _NO_TITLE.search(found) else found
 
 
-def bookmarks(pdf: Any) -> Iterator[Bookmark]:
+def bookmarks(pdf: Any, failures: UnitFailures) -> Iterator[Bookmark]:
     """The outline, in its order; PDFium leaves out those that lead back to themselves."""
-    for number, item in enumerate(pdf.get_toc(max_depth=_DEEPEST)):
-        if number == _MOST:
-            return
-        target = item.get_dest()
-        page = target.get_index() if target is not None else None
-        title = _folded(item.get_title())
-        if page is not None and 0 <= page < len(pdf) and title:
-            yield page, item.level + 1, title
+    for item in islice(pdf.get_toc(max_depth=_DEEPEST), _MOST):
+        if mark := failures.attempt("bookmark", partial(_bookmark, item, len(pdf)), None):
+            yield mark
+
+
+def _bookmark(item: Any, pages: int) -> Bookmark | None:
+    target = item.get_dest()
+    page = target.get_index() if target is not None else None
+    title = _folded(item.get_title())
+    return (page, item.level + 1, title) if page is not None and 0 <= page < pages and title else None
 
 
 def outlined(marks: Sequence[Bookmark], pages: Sequence[str], starts: Sequence[int]) -> tuple[Heading, ...]:
@@ -207,17 +228,17 @@ _GIVEN_UP = 1_000
 class Noticed:
     """What is counted while the pages are read, with their numbers from 1."""
 
-    unread: dict[int, str] = field(default_factory=dict)  # damaged pages, and why
+    unread: list[int] = field(default_factory=list)  # damaged pages
     recognised: dict[int, float] = field(default_factory=dict)  # and how sure that is, in percent
     unseen: dict[str, list[int]] = field(default_factory=dict)  # pages that need OCR and got none, by reason
     dropped: Counter[str] = field(default_factory=Counter)
     cut: int = 0  # page from which on none is read; 0 where all are
     _run: int = 0
 
-    def damage(self, page: int, why: str) -> None:
+    def damage(self, page: int) -> None:
         """Note a page that cannot be read. To go on makes no sense after a thousand in a row."""
-        self._run = self._run + 1 if page - 1 in self.unread else 1
-        self.unread[page] = why
+        self._run = self._run + 1 if self.unread and page - 1 == self.unread[-1] else 1
+        self.unread.append(page)
         if self._run == _GIVEN_UP:
             self.cut = page - _GIVEN_UP + 1
 
@@ -225,10 +246,6 @@ class Noticed:
         """Sentences."""
         for why, numbers in self.unseen.items():
             yield f"{len(numbers)} of {pages} pages have no text ({_shown(numbers)}); they need OCR: {why}."
-        for number, why in list(self.unread.items())[:_SHOWN]:
-            yield f"Page {number} cannot be read: {why}"
-        if len(self.unread) > _SHOWN:
-            yield f"{len(self.unread)} of {pages} pages cannot be read ({_shown(list(self.unread))})."
         if self.cut:
             yield f"Nothing was read from page {self.cut} on: {_GIVEN_UP} pages in a row cannot be read."
         unsure = [number for number, sure in self.recognised.items() if sure < _LEAST_SURE]
@@ -256,41 +273,65 @@ class BoundPages:
     images: tuple[Blob, ...]  # the pictures whose bytes were read, each once
 
 
-def bound(leaves: Sequence[PageText], marks: Sequence[Bookmark], uri: str) -> BoundPages:
+def bound(
+    leaves: Sequence[PageText], marks: Sequence[Bookmark], uri: str, failures: UnitFailures | None = None
+) -> BoundPages:
     """The document of some pages and an outline."""
-    changes = joints([leaf.written.text for leaf in leaves])
-    pages = [leaf.written.after(change) for leaf, change in zip(leaves, changes, strict=True)]
+    failures = UnitFailures() if failures is None else failures
+    unchanged = [(leaf.written, list[Change]()) for leaf in leaves]
+    mended = failures.attempt("set of broken words", lambda: _mended(leaves), unchanged)
+    pages = [page for page, _ in mended]
     starts = tuple(accumulate((len(page.text) + 1 for page in pages[:-1]), initial=0))
 
     def place(page: int, at: int) -> int:
-        return starts[page] + moved(at, changes[page])
+        return starts[page] + moved(at, mended[page][1])
 
-    regions, images = list[Region](), dict[str, Blob]()
+    def region(page: int, spot: Spot) -> Region:
+        image = _blob(uri, page + 1, spot)
+        name = images.setdefault(image.content_hash, image).content_hash if image else ""
+        box = Box(page + 1, *spot.area)
+        return Region(spot.kind, place(page, spot.start), place(page, spot.end), spot.rows, name, spot.caption, box)
+
+    regions, images, sides = list[Region](), dict[str, Blob](), list[bytes]()
     for number, leaf in enumerate(leaves):
+        attempt: Attempt = partial(failures.attempt, place=f"page {number + 1}")
         for spot in leaf.spots:
-            image = _blob(uri, number + 1, spot)
-            name = images.setdefault(image.content_hash, image).content_hash if image else ""
-            start, end, box = place(number, spot.start), place(number, spot.end), Box(number + 1, *spot.area)
-            regions.append(Region(spot.kind, start, end, spot.rows, name, spot.caption, box))
-    headings, title = outlined(marks, [page.text for page in pages], starts), ""
+            kind = "picture" if spot.kind == "image" else spot.kind
+            if made := attempt(kind, partial(region, number, spot), None):
+                regions.append(made)
+        sides.append(attempt("set of boxes", partial(_packed, pages[number], starts[number]), b""))
+    no_headings: tuple[Heading, ...] = ()
+    texts = [page.text for page in pages]
+    headings, title = failures.attempt("outline", lambda: outlined(marks, texts, starts), no_headings), ""
     if not headings:
-        styled = [line for leaf in leaves for line in leaf.styled]
-        sizes: Counter[float] = Counter()
-        for leaf in leaves:
-            sizes.update(leaf.sizes)
-        title, found = by_style(styled, sizes, sum(len(page.places) for page in pages))
-        headings = tuple(Heading(place(page, at), level, said) for page, at, level, said in found)
-    text = "\n".join(page.text for page in pages)
-    boxes = Boxes(b"".join(_packed(pages, starts)))
-    return BoundPages(text, starts, title, headings, boxes, tuple(regions), tuple(images.values()))
+        unstyled: tuple[str, list[Found]] = ("", [])
+        title, styled = failures.attempt("set of headings", lambda: _styled(leaves), unstyled)
+        headings = tuple(Heading(place(page, at), level, words) for page, at, level, words in styled)
+    boxes = Boxes(b"".join(sides))
+    return BoundPages("\n".join(texts), starts, title, headings, boxes, tuple(regions), tuple(images.values()))
 
 
-def _packed(pages: Sequence[Written], starts: Sequence[int]) -> Iterator[bytes]:
-    for page, start in zip(pages, starts, strict=True):
-        places: Any = page.places.copy()
-        places["start"] += np.int32(start)
-        places["end"] += np.int32(start)
-        yield places.tobytes()
+def _styled(leaves: Sequence[PageText]) -> tuple[str, list[Found]]:
+    """The title and the headings by the letters of their lines."""
+    sizes: Counter[float] = Counter()
+    for leaf in leaves:
+        sizes.update(leaf.sizes)
+    styled = [line for leaf in leaves for line in leaf.styled]
+    return by_style(styled, sizes, sum(len(leaf.written.places) for leaf in leaves))
+
+
+def _mended(leaves: Sequence[PageText]) -> list[tuple[Written, list[Change]]]:
+    """The pages with their broken words put together, and what changed on each."""
+    changes = joints([leaf.written.text for leaf in leaves])
+    return [(leaf.written.after(change), change) for leaf, change in zip(leaves, changes, strict=True)]
+
+
+def _packed(page: Written, start: int) -> bytes:
+    places: Any = page.places.copy()
+    places["start"] += np.int32(start)
+    places["end"] += np.int32(start)
+    packed: bytes = places.tobytes()
+    return packed
 
 
 def _blob(uri: str, page: int, spot: Spot) -> Blob | None:
@@ -331,20 +372,7 @@ def page_image(blob: Blob, passwords: tuple[tuple[str, str], ...], number: int, 
             count = len(file.pdf)
         if not 0 < number <= count:
             raise DocumentError(f"{blob.uri} has {count} pages. Write one of 1 to {count}.")
-        return _png(_drawn(file.pdf, number - 1, dpi, in_colour=True)[0])
-
-
-def _png(pixels: Any) -> bytes:
-    """Rows of red, green and blue as a file."""
-    height, width, _ = pixels.shape
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each begins with its filter: none
-    rows[:, 1:] = pixels.reshape(height, -1)
-
-    def part(kind: bytes, data: bytes) -> bytes:
-        return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
-
-    head = pack(">2I5B", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", compress(rows.tobytes(), 6)) + part(b"IEND", b"")
+        return png_of(_drawn(file.pdf, number - 1, dpi, in_colour=True)[0])
 
 
 def _drawn(pdf: Any, number: int, dpi: float, *, in_colour: bool = False) -> tuple[Any, float]:
@@ -366,16 +394,21 @@ _XFA = (2, 3)  # FORMTYPE_XFA_FULL, FORMTYPE_XFA_FOREGROUND
 
 
 def reading_of(reader: "PdfReader", blob: Blob) -> Reading:
-    """The content of a PDF."""
+    """The content of a PDF. A page, or a part of one, that fails is empty or plain text, and is reported."""
     noticed = Noticed()
     with opened(blob, reader.passwords) as file:
+        failures = file.failures
+        no_marks: list[Bookmark] = []
         with ONE_AT_A_TIME:
-            title, marks = title_of(file.pdf), list(bookmarks(file.pdf))
+            title = failures.attempt("title", lambda: title_of(file.pdf), "")
+            marks = failures.attempt("outline", lambda: list(bookmarks(file.pdf, failures)), no_marks)
+            for number in _attachments(file):
+                failures.attempt("attachment", partial(_size, file.pdf, number), 0, place=f"attachment {number + 1}")
         leaves = list(_leaves(reader, file, blob, noticed))
     if len(noticed.unread) >= len(leaves):
-        raise damaged(blob, "; ".join(["no page can be read", *noticed.unread.values()][:2]))
+        raise damaged(blob, " ".join(["no page can be read.", *failures.warnings()]))
     noticed.dropped["XFA forms"] += file.kind in _XFA
-    made = bound(leaves, marks, blob.uri)
+    made = bound(leaves, marks, blob.uri, failures)
     document = blob.document(
         reader, made.text, title=title or made.title, pages=made.starts, headings=made.headings,
         regions=made.regions, boxes=made.boxes,
@@ -384,9 +417,9 @@ def reading_of(reader: "PdfReader", blob: Blob) -> Reading:
         document,
         empty_pages=tuple(number for number, leaf in enumerate(leaves, 1) if not leaf.written.text),
         ocr_pages=tuple(noticed.recognised),
-        dropped=counted(noticed.dropped),
+        dropped=counted(noticed.dropped + Counter(failures.dropped())),
         images=made.images,
-        warnings=tuple(noticed.warnings(made.text, len(leaves))),
+        warnings=(*failures.warnings(), *noticed.warnings(made.text, len(leaves))),
         lacks=reader.lacking() if noticed.unseen else "",
     )
 
@@ -394,7 +427,7 @@ def reading_of(reader: "PdfReader", blob: Blob) -> Reading:
 def attached_to(blob: Blob, passwords: tuple[tuple[str, str], ...]) -> list[Blob]:
     """The attached files."""
     with opened(blob, passwords) as file, ONE_AT_A_TIME:
-        return list(attached(file.pdf, blob.uri))
+        return list(attached(file, blob.uri))
 
 
 def _leaves(reader: "PdfReader", file: PdfFile, blob: Blob, noticed: Noticed) -> Iterator[PageText]:
@@ -403,25 +436,37 @@ def _leaves(reader: "PdfReader", file: PdfFile, blob: Blob, noticed: Noticed) ->
     for number in range(count):
         if number and number % _RENEWED == 0:
             file.renew()
-        page = _page(reader, file, number, noticed)
+        leaf = _leaf(reader, file, number, noticed)
         if noticed.cut:
             return
-        leaf = leaf_of(page, number + 1)
         characters += len(leaf.written.text)
         if characters > _MOST_CHARACTERS:
-            raise DocumentError(
+            raise UnsafeDocument(
                 f"{blob.uri}: {number + 1} of its {count} pages hold more than {_MOST_CHARACTERS:,} characters, "
                 "the most that a document may have. Split it, for example: qpdf --split-pages=1000 OLD.pdf NEW.pdf"
             )
         yield leaf
 
 
-def _page(reader: "PdfReader", file: PdfFile, number: int, noticed: Noticed) -> PdfPage:
+_NO_PAGE = PdfPage()
+_NO_TEXT = PageText(unplaced(()))
+
+
+def _leaf(reader: "PdfReader", file: PdfFile, number: int, noticed: Noticed) -> PageText:
+    """A page, written: as a person reads it, else its plain text, else nothing."""
+    attempt: Attempt = partial(file.failures.attempt, place=f"page {number + 1}")
+
+    def read() -> PdfPage:
+        return page_of(file.pdf, number, file.form, attempt, tables=reader.tables, pictures=reader.images)
+
     with ONE_AT_A_TIME:
-        page = page_of(file.pdf, number, file.form, tables=reader.tables, pictures=reader.images)
-    if page.why:
-        noticed.damage(number + 1, page.why)
+        page = attempt("page", read, _NO_PAGE, lambda: plain_page(file.pdf, number))
+    if page is _NO_PAGE:
+        noticed.damage(number + 1)
     elif not page.lines and not page.blank:
-        page = recognised(file.pdf, number, page, reader.ocr, noticed)
+        page = attempt("scanned page", lambda: recognised(file.pdf, number, page, reader.ocr, noticed), page)
     noticed.dropped.update(page.dropped)
-    return page
+    written: PageText = attempt(
+        "page", lambda: leaf_of(page, number + 1, attempt), _NO_TEXT, lambda: PageText(unplaced(page.lines))
+    )
+    return written

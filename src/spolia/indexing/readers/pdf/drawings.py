@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterator
 from ctypes import byref, c_float, c_int, c_uint, create_string_buffer
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from pypdfium2 import PdfBitmap, PdfMatrix, raw
 
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, kinds
+from spolia.indexing.readers.unit_failures import Attempt
 
 _COLOURS = {1: 0, 3: 2, 4: 6}  # channels to PNG's colour type
 
@@ -48,7 +50,7 @@ class Picture:
 
 
 def pictures_of(
-    found: list[tuple[Area, Any]], size: tuple[float, float], *, text: bool, data: bool
+    found: list[tuple[Area, Any]], size: tuple[float, float], attempt: Attempt, *, text: bool, data: bool
 ) -> tuple[list[Picture], int]:
     """The pictures of a page, and the number of skipped ones. A picture that fills a page without text
     is its scan."""
@@ -60,7 +62,7 @@ def pictures_of(
         if len(kept) == _MOST or not area.meets(Area(0.0, 0.0, *size)):
             dropped += 1
         else:
-            kept[area] = Picture(area, *(_read(object) if data else ()))
+            kept[area] = Picture(area, *(attempt("picture", partial(_read, object), ()) if data else ()))
             dropped += data and not kept[area].data
     return list(kept.values()), dropped
 

@@ -151,7 +151,7 @@ def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, A
     stand nowhere, n."""
     handle, number = address(text_page), 0
     sides = np.empty((sum(count for _, count in spans), 4))
-    to, step = sides.ctypes.data, sides.strides[0]
+    to, step = sides.ctypes.data, sides.itemsize * 4  # its strides are 0 if it is empty
     counts = np.zeros(len(spans), dtype=np.intp)
     for place, (start, characters) in enumerate(spans):
         counts[place] = count = max(0, min(_count(handle, start, characters), characters))
@@ -172,7 +172,7 @@ def boxes(text_page: Any, numbers: Sequence[int]) -> tuple[Any, Any]:
     """Where characters stand, of one height for all of a font. Returns for each its left, bottom, right and top side in
     the coordinates of the file, n × 4; and which of them stand nowhere, n."""
     found = np.zeros((len(numbers), 4), dtype=np.float32)  # FS_RECTF: left, top, right, bottom
-    first, step = found.ctypes.data, found.strides[0]
+    first, step = found.ctypes.data, found.itemsize * 4
     addresses = range(first, first + step * len(numbers), step)
     placed = list(map(_box, repeat(address(text_page)), numbers, addresses))
     return found[:, [0, 3, 2, 1]].astype(float), ~np.array(placed, dtype=bool)

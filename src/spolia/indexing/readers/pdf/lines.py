@@ -313,6 +313,11 @@ def joined_lines(lines: Sequence[PageLine], number: int) -> Written:
     return Written("".join(piece for pair in zip(texts, (*gaps, ""), strict=False) for piece in pair), places)
 
 
+def unplaced(lines: Sequence[PageLine]) -> Written:
+    """A page from the words of its lines, without the places where they stand."""
+    return Written("\n".join(line.text.rstrip(HYPHEN) for line in lines), np.empty(0, _PLACE))
+
+
 def _gap_between(before: PageLine, after: PageLine) -> str:
     """What stands between two lines: nothing where a word goes on, or where they are one line in two pieces."""
     here, there = before.area, after.area

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from ctypes import byref, c_ushort, sizeof
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import islice, pairwise
 from typing import Any
 
-from pypdfium2 import PdfiumError, raw
+from pypdfium2 import raw
 
-from spolia.indexing.readers.pdf.drawings import Picture, drawn_on, pictures_of
+from spolia.indexing.readers.pdf.drawings import Drawn, Picture, drawn_on, pictures_of
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, notes
 from spolia.indexing.readers.pdf.headings import Styled
 from spolia.indexing.readers.pdf.lines import (
@@ -38,26 +39,32 @@ from spolia.indexing.readers.pdf.tables import (
     tables_of,
     written,
 )
+from spolia.indexing.readers.unit_failures import Attempt
 
 _MOST = 2_000
 _LONGEST = 100_000
 _SILENT = (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
 
 
-def notes_of(page: Any, form: Any, sheet: VisiblePage) -> Iterator[PageLine]:
+def notes_of(page: Any, form: Any, sheet: VisiblePage, attempt: Attempt) -> Iterator[PageLine]:
     """A line for each filled field (`Name: value`) and each comment, after all other text of the page. `form`: PDFium's
     form of the document; None where it has none."""
     for number, kind in enumerate(islice(notes(page), _MOST)):
-        note = raw.FPDFPage_GetAnnot(page.raw, number) if kind not in _SILENT else None
-        if not note:
-            continue
-        try:
-            if words := _words(note, form):
-                box = raw.FS_RECTF()
-                raw.FPDFAnnot_GetRect(note, byref(box))
-                yield PageLine(words, sheet.area(box.left, box.bottom, box.right, box.top))
-        finally:
-            raw.FPDFPage_CloseAnnot(note)
+        if kind not in _SILENT and (line := attempt("annotation", partial(_note, page, number, form, sheet), None)):
+            yield line
+
+
+def _note(page: Any, number: int, form: Any, sheet: VisiblePage) -> PageLine | None:
+    note = raw.FPDFPage_GetAnnot(page.raw, number)
+    if not note:
+        return None
+    try:
+        box = raw.FS_RECTF()
+        raw.FPDFAnnot_GetRect(note, byref(box))
+        words = _words(note, form)
+        return PageLine(words, sheet.area(box.left, box.bottom, box.right, box.top)) if words else None
+    finally:
+        raw.FPDFPage_CloseAnnot(note)
 
 
 def _words(note: Any, form: Any) -> str:
@@ -116,17 +123,17 @@ class PageText:
     sizes: Counter[float] = field(default_factory=Counter)
 
 
-def leaf_of(page: "PdfPage", number: int) -> PageText:
+def leaf_of(page: "PdfPage", number: int, attempt: Attempt) -> PageText:
     """Write a page. `number`: from 1."""
     text = joined_lines(page.lines, number)
-    spots = [*_tables(page.lines, text), *_pictures(page, text)]
+    tables = attempt("table", lambda: list(_tables(page.lines, text, attempt)), [])
+    pictures = attempt("picture", lambda: list(_pictures(page, text, attempt)), [])
     sizes: Counter[float] = Counter()
     for line in page.lines:
         if line.size:
             sizes[line.size] += len(line.text)
-    return PageText(
-        text, tuple(sorted(spots, key=lambda spot: spot.start)), tuple(_styled(page.lines, text, number, sizes)), sizes
-    )
+    styled = attempt("set of headings", lambda: tuple(_styled(page.lines, text, number, sizes)), ())
+    return PageText(text, tuple(sorted((*tables, *pictures), key=lambda spot: spot.start)), styled, sizes)
 
 
 def _styled(lines: Sequence[PageLine], text: Written, number: int, sizes: Counter[float]) -> Iterator[Styled]:
@@ -138,7 +145,7 @@ def _styled(lines: Sequence[PageLine], text: Written, number: int, sizes: Counte
             yield Styled(number - 1, at, int(text.places["start"][at]), line.text, line.size, line.bold)
 
 
-def _tables(lines: Sequence[PageLine], text: Written) -> Iterator[Spot]:
+def _tables(lines: Sequence[PageLine], text: Written, attempt: Attempt) -> Iterator[Spot]:
     rows: dict[int, tuple[PageTable, list[int]]] = {}
     for at, line in enumerate(lines):
         if line.table is not None:
@@ -146,14 +153,15 @@ def _tables(lines: Sequence[PageLine], text: Written) -> Iterator[Spot]:
     for table, places in rows.values():
         start, end = text.places["start"][places[0]], text.places["end"][places[-1]]
         cells = tuple(tuple(cell.replace(HYPHEN, "") for cell in row) for row in table.rows)
-        yield Spot("table", int(start), int(end), table.area, cells, _said(caption_of(table.area, "table", lines)))
+        caption = attempt("caption", partial(caption_of, table.area, "table", lines), ())
+        yield Spot("table", int(start), int(end), table.area, cells, _said(caption))
 
 
-def _pictures(page: "PdfPage", text: Written) -> Iterator[Spot]:
+def _pictures(page: "PdfPage", text: Written, attempt: Attempt) -> Iterator[Spot]:
     """A picture's stretch is its caption; without one it is empty, after the last line above the picture."""
     places = {id(line): at for at, line in enumerate(page.lines)} if page.pictures else {}
     for picture in page.pictures:
-        caption = caption_of(picture.area, "image", page.lines)
+        caption = attempt("caption", partial(caption_of, picture.area, "image", page.lines), ())
         if caption:
             start, end = (int(text.places[side][places[id(caption[at])]]) for side, at in (("start", 0), ("end", -1)))
         else:
@@ -175,42 +183,62 @@ class PdfPage:
     pictures: Sequence[Picture] = ()
     dropped: dict[str, int] = field(default_factory=dict)
     blank: bool = False
-    why: str = ""
 
 
-def page_of(pdf: Any, number: int, form: Any, *, tables: bool, pictures: bool) -> PdfPage:
-    """Read a page, from 0; nothing of it stays in PDFium. One that is damaged is empty and says why. `form`: PDFium's
-    of the document. `tables`: whether their cells are read. `pictures`: whether their bytes are."""
-    try:
-        with closing(pdf[number]) as page, closing(page.get_textpage()) as text_page:
-            return _read(page, text_page, form, tables=tables, pictures=pictures)
-    except PdfiumError as error:
-        return PdfPage(why=str(error))
+def page_of(pdf: Any, number: int, form: Any, attempt: Attempt, *, tables: bool, pictures: bool) -> PdfPage:
+    """Read a page, from 0; nothing of it stays in PDFium. `form`: PDFium's of the document. `tables`: whether their
+    cells are read. `pictures`: whether their bytes are."""
+    with closing(pdf[number]) as page, closing(page.get_textpage()) as text_page:
+        return _read(page, text_page, form, attempt, tables=tables, pictures=pictures)
 
 
-def _read(page: Any, text_page: Any, form: Any, *, tables: bool, pictures: bool) -> PdfPage:
+def plain_page(pdf: Any, number: int) -> PdfPage:
+    """The lines of a page as PDFium gives its text; where they stand is not known, but for the page."""
+    with closing(pdf[number]) as page, closing(page.get_textpage()) as text_page:
+        whole = Area(0.0, 0.0, *page.get_size())
+        lines = (NO_TEXT.sub("", line).strip() for line in text_page.get_text_range().splitlines())
+        return PdfPage([PageLine(line, whole) for line in lines if line])
+
+
+def _read(page: Any, text_page: Any, form: Any, attempt: Attempt, *, tables: bool, pictures: bool) -> PdfPage:
     sheet = VisiblePage.of(page)
-    text = text_of(text_page)
+    text: str = text_of(text_page)
     if not text.isascii():
-        text = read_from_the_right(text, lambda numbers: areas_of(text_page, [(at, 1) for at in numbers], sheet))
+        text = attempt("text from the right", lambda: _turned(text_page, text, sheet), text)
     lines = lines_of(text_page, text, sheet)
-    measure(lines, text_page)
-    drawn = drawn_on(page, sheet)
-    if tables and (grids := list(grids_of(drawn))):
-        letters = letters_of(text_page, text, _within(grids, lines, len(text)), sheet)
-        if found := tables_of(grids, letters, text):
-            lines = list(_with_tables(lines, found, letters, text))
-    lines = [*in_order(lines), *notes_of(page, form, sheet)]
-    shown, dropped = pictures_of(drawn.pictures, sheet.size, text=bool(lines), data=pictures)
+    attempt("set of headings", lambda: measure(lines, text_page), None)
+    drawn = attempt("set of drawings", lambda: drawn_on(page, sheet), Drawn())
+    if tables:
+        lines = attempt("table", lambda: _lines_with_tables(lines, drawn, text_page, text, sheet, attempt), lines)
+    lines = attempt("reading order", lambda: in_order(lines), lines)
+    lines = [*lines, *attempt("set of annotations", lambda: list(notes_of(page, form, sheet, attempt)), [])]
+    shown, dropped = pictures_of(drawn.pictures, sheet.size, attempt, text=bool(lines), data=pictures)
     counted = {"pictures": dropped, "drawings": int(drawn.passed_over)}
     blank = not lines and not raw.FPDFPage_CountObjects(page)
     return PdfPage(lines, shown, {name: count for name, count in counted.items() if count}, blank)
 
 
+def _turned(text_page: Any, text: str, sheet: VisiblePage) -> str:
+    return read_from_the_right(text, lambda numbers: areas_of(text_page, [(at, 1) for at in numbers], sheet))
+
+
+def _lines_with_tables(
+    lines: list[PageLine], drawn: Drawn, text_page: Any, text: str, sheet: VisiblePage, attempt: Attempt
+) -> list[PageLine]:
+    """The lines, with the rows of each table in place of its letters."""
+    grids = list(grids_of(drawn)) if lines else []
+    stretches = list(_within(grids, lines, len(text)))
+    if not stretches:
+        return lines
+    letters = letters_of(text_page, text, stretches, sheet)
+    found = tables_of(grids, letters, text, attempt)
+    return list(_with_tables(lines, found, letters, text)) if found else lines
+
+
 def _within(grids: list[Grid], lines: list[PageLine], end: int) -> Iterator[tuple[int, int]]:
     """The stretches of the lines that overlap a grid."""
     areas = [grid.area for grid in grids]
-    for line, stop in zip(lines, [*(line.at for line in lines[1:]), end], strict=True):
+    for line, (_, stop) in zip(lines, pairwise([*(line.at for line in lines), end]), strict=True):
         if any(area.meets(line.area) for area in areas):
             yield line.at, stop
 
@@ -222,8 +250,7 @@ def _with_tables(
     owner = {at: table for table in tables for at in table.letters}
     numbers = [letter.at for letter in letters]
     put: set[int] = set()
-    ends = [line.at for line in lines[1:]] + [len(text)]
-    for line, end in zip(lines, ends, strict=True):
+    for line, (_, end) in zip(lines, pairwise([*(line.at for line in lines), len(text)]), strict=True):
         own = letters[bisect_left(numbers, line.at) : bisect_left(numbers, end)]
         owners = [owner.get(letter.at) for letter in own]
         if not any(owners):

@@ -33,7 +33,7 @@ class PdfReader(Value):
     ocr: Ocr | None = OCR
 
     name = "pdf"
-    version = 2
+    version = 3
     media_type = "application/pdf"
     suffixes = (".pdf",)
     apart = True

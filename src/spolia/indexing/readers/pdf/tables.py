@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from spolia.indexing.readers.pdf.drawings import Drawn, Rule, merged
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes
 from spolia.indexing.readers.pdf.lines import HYPHEN, NO_TEXT, PageLine
+from spolia.indexing.readers.unit_failures import Attempt
 
 
 class Letter(NamedTuple):
@@ -400,11 +401,11 @@ class PageTable:
         return Area.around(self.areas)
 
 
-def tables_of(grids: Iterable[Grid], letters: Sequence[Letter], text: str) -> list[PageTable]:
+def tables_of(grids: Iterable[Grid], letters: Sequence[Letter], text: str, attempt: Attempt) -> list[PageTable]:
     """The tables of a page, none within another."""
     found: list[PageTable] = []
     for grid in grids:
-        table = table_of(grid, letters, text)
+        table: PageTable | None = attempt("table", partial(table_of, grid, letters, text), None)
         if table and not any(table.letters & other.letters for other in found):
             found.append(table)
     return found

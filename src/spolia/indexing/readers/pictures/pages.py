@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from spolia.indexing.readers.pdf.geometry import Area
 from spolia.indexing.readers.pdf.lines import NO_TEXT, PageLine, joined_lines
 from spolia.indexing.readers.pdf.page import PageText
 from spolia.indexing.readers.pictures.image import Ocr, Recognised
-from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading, counted
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Box, Region
 
 if TYPE_CHECKING:
@@ -114,18 +116,27 @@ _SMALL = 1500
 _LEAST_SURE = 60.0
 
 
+_UNREADABLE = Recognised()
+
+
 def reading_of(reader: "ImageReader", blob: Blob) -> Reading:
     """The content of a picture."""
+    failures = UnitFailures()
     with opened(blob) as image:
         kind, scale = str(image.format), _POINTS / dpi_of(image)
         width, height = (side * scale for side in image.size)
         description = description_of(image)
-        found = [_recognised(reader.ocr, page) for page in pages_of(image, blob)]
+        found = [
+            failures.attempt("page", partial(_recognised, reader.ocr, page), _UNREADABLE, place=f"page {number}")
+            for number, page in enumerate(pages_of(image, blob), 1)
+        ]
+        if all(page is _UNREADABLE for page in found):
+            raise ValueError(" ".join(failures.warnings()).rstrip("."))
         others = 0 if kind == "TIFF" else getattr(image, "n_frames", 1) - 1
     whole = Area(0.0, 0.0, width, height)
     first = [PageLine(description, whole)] if description else []
     lines = [[*(first if number == 1 else ()), *page.lines] for number, page in enumerate(found, 1)]
-    made = bound([PageText(joined_lines(page, number)) for number, page in enumerate(lines, 1)], [], blob.uri)
+    made = bound([PageText(joined_lines(page, number)) for number, page in enumerate(lines, 1)], [], blob.uri, failures)
     region = Region("image", 0, len(made.text), image=blob.content_hash, caption=description, box=Box(1, *whole))
     pages = made.starts if len(found) > 1 else ()
     document = blob.document(reader, made.text, pages=pages, regions=(region,), boxes=made.boxes)
@@ -133,9 +144,9 @@ def reading_of(reader: "ImageReader", blob: Blob) -> Reading:
         document.but(media_type=f"image/{kind.lower()}"),
         empty_pages=tuple(number for number, page in enumerate(lines, 1) if not page),
         ocr_pages=tuple(number for number, page in enumerate(found, 1) if page.lines),
-        dropped=(("further pictures", others),) if others else (),
+        dropped=counted({"further pictures": others, **failures.dropped()}),
         images=(blob,),
-        warnings=tuple(dict.fromkeys(_warnings(found))),
+        warnings=(*failures.warnings(), *dict.fromkeys(_warnings(found))),
         lacks=reader.lacking() if any(page.why for page in found) else "",
     )
 
