@@ -13,7 +13,7 @@ _MOST_PLACES = 5
 
 
 class UnitFailure(NamedTuple):
-    """Where a unit stands that failed, and why."""
+    """Place of a unit that failed, and the reason."""
 
     place: str
     reason: str
@@ -43,7 +43,7 @@ class UnitFailures:
         self, unit: str, read: Callable[[], Out], empty: Out, plain: Callable[[], Out] | None = None, *, place: str = ""
     ) -> Out:
         """Return what `read` gives; if it fails, what `plain` gives; else `empty`. `unit`: its kind, a singular.
-        `place`: where it stands in the file, for the warning."""
+        `place`: its place in the file, for the warning."""
         try:
             return read()
         except Exception as error:
