@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spolia.testing import OpenAIServer, ServedReply
-from tests.cli.conftest import Spolia
+from tests.cli.conftest import COMMANDS, Spolia
 
 pytestmark = pytest.mark.slow
 QUESTIONS = [f"What pulls sea {n}?" for n in range(8)]
@@ -43,7 +43,7 @@ def test_an_estimate_asks_no_model_and_counts_what_a_run_takes(spolia: Spolia, d
         words = spolia("eval", "bm25", "--data", data, "--estimate", "--json").json["estimate"]["bm25"]
         assert (words["calls"], words["most_calls"], words["tokens"]) == (0, 0, 0)
         told = spolia(*asked, "--estimate")
-        assert "Estimate for 8 questions; no language model was asked." in told.out
+        assert "Estimate for 8 questions; nothing was sent to a server." in told.out
         assert f"Questions and passages would go to {server.url} (m), without a key" in told.err
 
 
@@ -106,3 +106,52 @@ def test_a_budget_in_dollars_needs_a_price(spolia: Spolia, data: Path) -> None:
         assert spolia(*priced, "--budget-usd", "0.000001").code == 4
         assert server.requests == []
         assert spolia(*priced, "--budget-usd", "1").code == 0
+
+
+SERVED = """
+- Branch:
+    arms:
+    - BM25: {{group: {{use: chunks}}}}
+    - Dense: {{group: {{use: chunks}}, embedder: {embedder}}}
+- {fusion}
+- CrossEncoder: {{scorer: {{RerankModel: {{model: m, base_url: '{url}', usd_per_million: [1.0, 0.0]}}}}}}
+"""
+SPACE = "Choice: {name: fusion, options: [ReciprocalRankFusion, HighestScore]}"
+READER = "- Reader: {llm: {use: llm}}\n"
+ESTIMATES = {
+    "ask": ("ask", "What pulls the sea?", "--store", "{store}", "--flow", "{flow}"),
+    "eval": ("eval", "{flow}", "bm25", "--data", "{data}"),
+    "tune": ("tune", "{space}", "--data", "{data}", "-o", "{out}"),
+    "questions": ("questions", "--store", "{store}", "-o", "{out}", "--types", "factoid=3"),
+}
+"""The commands with an estimate."""
+
+
+def test_all_commands_with_an_estimate_are_listed() -> None:
+    named = {name for name, one in COMMANDS.commands.items() for each in one.params if "--estimate" in each.opts}
+    assert named == set(ESTIMATES)
+
+
+@pytest.mark.parametrize("reads", [False, True], ids=["searches", "reads"])
+@pytest.mark.parametrize("name", ESTIMATES)
+def test_an_estimate_sends_nothing_whatever_a_flow_asks(
+    spolia: Spolia, data: Path, tmp_path: Path, name: str, reads: bool
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "tides.txt").write_text("The moon pulls the sea. The tide rises twice a day.")
+    assert spolia("index", tmp_path / "docs", "--store", tmp_path / "store", "--no-vectors").code == 0
+    places = {name: tmp_path / name for name in ("docs", "store", "out", "data")} | {"data": data}
+    with OpenAIServer() as server:
+        own = f"{{EmbeddingModel: {{model: e, base_url: '{server.url}'}}}}"
+        embedder = own if name == "ask" else "{use: embedder}"
+        for file, fusion in (("flow", "ReciprocalRankFusion"), ("space", SPACE)):
+            places[file] = data / f"{file}.yaml"
+            places[file].write_text(SERVED.format(url=server.url, fusion=fusion, embedder=embedder) + READER * reads)
+        asked = [one.format_map(places) for one in ESTIMATES[name]]
+        models = ("--llm", server.url, "--model", "m", "--embedder", server.url, "--embed-model", "e")
+        given = models if name != "questions" else models[:4]
+        ran = spolia(*asked, *given, "--estimate", "--json")
+        assert server.requests == []
+    assert ran.code == 0, ran.err
+    if name == "eval":
+        assert ran.json["estimate"][str(places["flow"])]["cost_usd"] > 0

@@ -70,7 +70,7 @@ def test_an_estimate_of_the_whole_study_asks_no_model_and_holds_what_it_takes(
     assert study["tokens"][0] < study["tokens"][1] < study["tokens"][2]
     assert study["seconds"][0] > 0
     told = spolia(*command, "--budget", "100%", "--estimate").out
-    assert "Estimate for 36 scores to choose and 0 to report; no language model was asked." in told
+    assert "Estimate for 36 scores to choose and 0 to report; nothing was sent to a server." in told
     free = spolia("tune", data.parent / "searching.yaml", *command[2:4], "-o", data.parent / "free", "--estimate")
     assert "measured on a few flows" in free.out
     assert not (data.parent / "free").exists()

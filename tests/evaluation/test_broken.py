@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,8 +22,11 @@ from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.score_store import ANSWER, ANSWERED, ScoreStore
 from spolia.evaluation.measures.measure import Measure, Result
 from spolia.evaluation.measures.registry import parse_measures
+from spolia.generation.reader import Reader
+from spolia.models.http.chat import ChatModel
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
+from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Hit, Item, Node, Query, Ranking
 from tests.evaluation.test_corpus import Letters, data
 
@@ -178,3 +181,19 @@ def test_lines_on_a_full_disk_leave_the_file_that_was_there(tmp_path: Path) -> N
     with pytest.raises(DataError, match="cannot be written: No space left on device"):
         write_lines(path, "head", full())
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("qrels.txt", "before")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["reset", "truncate", "stall"])
+def test_a_reply_that_breaks_anywhere_is_asked_for_again(fault: Any) -> None:
+    @step
+    def plant(query: Query) -> Ranking:
+        return Ranking(query, (Hit(Node("p1", "The plant is in Salo."), 1.0),))
+
+    replies = ServedReply("Salo it is indeed [1].", fault=fault), ServedReply("Salo [1].")
+    with OpenAIServer(*replies) as server:
+        reader = Reader(ChatModel("any", server.url, timeout_s=1.0, wait_s=0.01))
+        report = Experiment(plant >> reader, [Item("q", "Where is the plant?", answers=("Salo",))], "F1").run()
+    assert not report.flows[0].failures
+    assert report.flows[0].measured[0].value == 1.0
+    assert len(server.requests) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
@@ -19,13 +20,14 @@ from spolia.errors import BudgetSpent, DataError, DocumentError, MeasureError, N
 from spolia.evaluation.data.dataset import DataSet, part_of
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
-from spolia.evaluation.experiment.results import Latency
+from spolia.evaluation.experiment.results import Latency, Report
 from spolia.evaluation.experiment.score_store import ANSWER, HEAD, NAME, SCORES, STEPS, ScoreStore, _unpacked
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Result
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report import tables
-from spolia.evaluation.report.tables import in_slices
+from spolia.evaluation.report.html import html
+from spolia.evaluation.report.tables import in_slices, markdown
 from spolia.generation.reader import Reader
 from spolia.journal import Cache, Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -123,6 +125,13 @@ def test_a_failed_question_scores_0_and_is_counted() -> None:
     assert found.measured[1].seen[7] == (0.0,)
     assert found.json()["measures"]["MRR"]["mean"] == pytest.approx((5 * 1 + 4 * 0.5) / 10)
     assert any("1 of 10 questions failed and score 0; the first, q7" in warning for warning in report.warnings)
+
+
+@pytest.mark.parametrize("form", [str, markdown, html, Report._repr_html_, lambda report: str(report.json())])
+def test_each_form_of_a_report_says_what_failed_and_what_was_left_out(form: Callable[[Report], str]) -> None:
+    shown = form(Experiment(fails_on_seven, [*ITEMS, Item("q10", "question 10")], MEASURES).run())
+    assert "1 of 10 questions failed and score 0; the first, q7: DocumentError" in shown
+    assert "1 question without gold was left out" in shown
 
 
 def test_questions_without_gold_are_left_out_and_counted() -> None:

@@ -99,12 +99,26 @@ def test_gold_is_a_file_a_page_or_a_quote(tmp_path: Path, row: dict[str, Any], g
     assert read(tmp_path, {"question": "Who?", **row})[0].gold == gold
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_row_longer_than_its_header_is_refused(tmp_path: Path, separator: str) -> None:
+    rows = (("id", "question", "answers"), ("1", "What does it cost?", "1", "299 EUR"), ("2", "Where?", "Salo", ""))
+    table = tmp_path / "q.csv"
+    table.write_text("\n".join(map(separator.join, rows)))
+    with pytest.raises(DataError, match=r"row 2 has 4 cells, and the header names 3\. '299 EUR' is left over"):
+        list(DataSet(str(table)).items())
+    table.write_text("\n".join(map(separator.join, (rows[0], rows[2]))))
+    assert [item.answers for item in DataSet(str(table)).items()] == [("Salo",)]
+
+
 @pytest.mark.parametrize(
     ("row", "says"),
     [
         ({"file": "a.pdf;b.pdf", "page": "1;2;3"}, "2 files and 3 pages. Write as many"),
         ({"file": "a.pdf", "page": "iv"}, "page 'iv' of 'a.pdf' is not a number"),
         ({"file": "a.pdf", "page": "9-3"}, "not a number or range of pages. Write 3, or 3-5"),
+        ({"gold": [["x"]]}, r"'gold' holds \[\"x\"\], which is no text. Write a list of texts"),
+        ({"gold": '[["x", "y"]]'}, 'for passages of which any one suffices, write "gold_ids"'),
+        ({"answers": [{"text": "Salo"}]}, r"'answers' holds {\"text\": \"Salo\"}, which is no text"),
     ],
 )
 def test_gold_that_cannot_be_read_is_named_with_its_row(tmp_path: Path, row: dict[str, Any], says: str) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
@@ -22,6 +23,7 @@ from spolia.models.http import retry
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.transcriber import Transcriber
 from spolia.models.marks import CHANNELS, FINAL
+from spolia.models.prompting import role
 from spolia.models.prompting.role import Ask, Role, spoken_reply
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
@@ -249,6 +251,7 @@ def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer
 def test_what_is_streamed_is_what_is_said_wherever_a_thought_ends(parts: list[str]) -> None:
     said = list[str]()
     model = ScriptedModel(("".join(parts),))
-    found = spoken_reply(model, PROMPT, said.append, max_tokens=9, take_back=said.clear)
+    with patch.object(role, "is_streamed", return_value=True):
+        found = spoken_reply(model, PROMPT, said.append, max_tokens=9, take_back=said.clear)
     assert "".join(said) == found.text
     assert not re.search("</think>|^<think>", found.text)

@@ -75,6 +75,30 @@ def test_copies_of_a_question_are_no_fresh_questions() -> None:
 
 
 @pytest.mark.slow
+def test_what_is_left_out_and_what_fails_is_told_of_each_flow_wherever_a_study_is_shown() -> None:
+    @step
+    def failing(query: Query, *, skill: int = 0) -> Ranking:
+        if int(query.text.split()[1]) % 2:
+            raise ValueError("no odd questions")
+        return Finds(skill)(query)
+
+    asked = [*questions(60), Item("bare", "question 60")]
+    found = tune(failing.vary("skill", skill=[0, 3]), asked, "MRR")
+    assert [(one.failed, one.asked) for one in found.finalists] == [(30, 60), (30, 60)]
+    told = [
+        "1 question was left out: no gold for MRR.",
+        "The chosen flow: 30 of 60 questions failed and score 0; the first, q",
+        ": ValueError: no odd questions",
+        "1 of 1 other finalist failed on questions, which score 0.",
+    ]
+    for shown in ("\n".join(found.notes), html(found), found._repr_html_(), str(found.json())):
+        for line in told:
+            assert line in shown
+    assert [one["failed"] for one in found.json()["finalists"]] == [30, 30]
+    assert "<td>30 of 60</td>" in html(found)
+
+
+@pytest.mark.slow
 def test_few_questions_all_choose_and_the_score_is_corrected_for_that() -> None:
     found = tune(SPACE, questions(60), "MRR")
     own = ask(found.flow, questions(60), "MRR").scores.mean()

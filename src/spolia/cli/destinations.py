@@ -29,7 +29,7 @@ def tell_of_models(
     A flow file may come from somebody else, and name a server that its reader would not send documents to.
     """
     for server in dict.fromkeys(_servers(flow)):
-        screen.say(destination(server, would=estimate and isinstance(server, LanguageModel)))
+        screen.say(destination(server, would=estimate))
     models = [one for one in flow.resources if isinstance(one, LanguageModel)]
     if given is not None and given.name not in {one.name for one in models}:
         screen.say(f"{given.name} is not asked: no step of this flow uses it.", "yellow")
@@ -53,7 +53,7 @@ def tell_of_measured(
         (JUDGED, [judge for judge in judges if isinstance(judge, Remote)]),
     ):
         for server in servers:
-            screen.say(destination(server, what, would=estimate and isinstance(server, LanguageModel)))
+            screen.say(destination(server, what, would=estimate))
     asked = {one.name for flow in flows for one in flow.resources if isinstance(one, LanguageModel)}
     if given is not None and given.name not in asked | {judge.name for judge in judges}:
         screen.say(f"{given.name} is not asked: no flow and no measure uses it.", "yellow")

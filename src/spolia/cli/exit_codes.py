@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from enum import IntEnum
 from types import FrameType
 from typing import NoReturn, ParamSpec
@@ -14,6 +15,7 @@ import typer
 from spolia import errors
 from spolia.cli.screen import Screen
 from spolia.core.fingerprint.packages import place_of
+from spolia.egress.offline import offline
 from spolia.errors import Cancelled, SpoliaError
 
 
@@ -63,6 +65,10 @@ def exit_of(error: errors.SpoliaError) -> Exit:
 
 
 P = ParamSpec("P")
+ESTIMATE = (
+    "--estimate sends nothing to a server, and this needs one. Index first (spolia index), or run the command without "
+    "--estimate."
+)
 
 
 class Terminated(KeyboardInterrupt):
@@ -76,7 +82,8 @@ def guarded(body: Callable[P, Exit]) -> Callable[P, None]:
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         before = signal.signal(signal.SIGTERM, _terminate)
         try:
-            code = body(*args, **kwargs)
+            with offline(ESTIMATE) if kwargs.get("estimate") else nullcontext():
+                code = body(*args, **kwargs)
             sys.stdout.flush()
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

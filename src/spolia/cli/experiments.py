@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from spolia.cli import runs
+from spolia.cli import estimates, runs
 from spolia.cli.destinations import TEXTS, destination, tell_of_measured
 from spolia.cli.flow_parts import (
     CHOOSING,
@@ -116,7 +116,15 @@ class EvaluationRun:
         if given.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
                 parts, unsuited = parts_over(
-                    source, names, given, reader, told, mine.operators, self.screen.say, named_fields(given.web or ())
+                    source,
+                    names,
+                    given,
+                    reader,
+                    told,
+                    mine.operators,
+                    self.screen.say,
+                    named_fields(given.web or ()),
+                    estimate,
                 )
         else:
             parts, unsuited = parts_of(given.store, given, reader).but(known=mine.operators), ""
@@ -155,14 +163,14 @@ class EvaluationRun:
             return found, ready.chosen, _traces(run), planner_of(ready.items)
 
     def estimated(self, names: Sequence[str], measures: str) -> None:
-        """Say what flows would cost, without asking a language model."""
+        """Say what flows would cost, without asking a server."""
         ready = self.ready(names, measures, estimate=True)
         asked = list(Experiment(ready.flows, ready.items, ready.measures).asked)  # refuses what a run refuses
-        sample = [Query(item.question) for item in drawn(asked, runs.SAMPLE)]
-        found = {name: runs.estimate(flow, sample, (), len(asked)) for name, flow in ready.flows.items()}
+        sample = [Query(item.question) for item in drawn(asked, estimates.SAMPLE)]
+        found = {name: estimates.estimate(flow, sample, (), len(asked)) for name, flow in ready.flows.items()}
         judged = any(isinstance(one, LanguageModel) for measure in ready.measures for one in inside(measure))
         note = ["The estimate leaves out judges; --budget-calls limits them too."] if judged else []
-        runs.tell_estimates(self.screen, found, len(asked), note)
+        estimates.tell_estimates(self.screen, found, len(asked), note)
 
     def baseline(
         self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False
@@ -330,19 +338,23 @@ def parts_over(
     known: tuple[Operator[Any, Any] | type, ...] = (),
     say: Callable[[str], object] = lambda told: None,
     fields: Sequence[str] = (),
+    estimate: bool = False,
 ) -> tuple[Parts, str]:
     """The parts for running flows over a data set, indexed where it is not yet: with these fields, and with vectors
-    where a flow has a use for them; and why the embedder is not used, where only flows that choose would use it."""
+    where a flow has a use for them, unless it is an `estimate` and a server would make them; and why the embedder is
+    not used, where only flows that choose would use it."""
     parts = Parts(STAND_IN.chunks, None, llm, scorer=scorer_for(given), ranker=given.ranker, known=known)
     wanted = [flow for flow in flows if embeds(flow, known, given.retriever or DEFAULT)]
     if not wanted:
         return parts.but(chunks=indexed(data, told=told, fields=fields)), ""
-    embedder = embedder_for(given, None, MAIN)
+    embedder = embedder_for(given, None, MAIN, measures=not estimate)
     chooses = all(flow in CHOOSING and (given.retriever or DEFAULT) == DEFAULT for flow in wanted)
     if why := unsuited(data, embedder) if chooses else "":
         return parts.but(chunks=indexed(data, told=told, fields=fields)), why
     if isinstance(embedder, Remote):
-        say(destination(embedder, TEXTS))
+        say(destination(embedder, TEXTS, would=estimate))
+        if estimate:
+            return parts.but(chunks=indexed(data, told=told, fields=fields), embedder=embedder), ""
     return parts.but(chunks=indexed(data, embedder, told=told, fields=fields), embedder=embedder), ""
 
 

@@ -126,7 +126,7 @@ BudgetTokens: TypeAlias = Annotated[
 BudgetUsd: TypeAlias = Annotated[
     float | None, option("--budget-usd", "Limit in US dollars, for models with a known price.", min=0)
 ]
-Estimated: TypeAlias = Annotated[bool, option("--estimate", "Print the cost estimate without asking a language model.")]
+Estimated: TypeAlias = Annotated[bool, option("--estimate", "Print the cost estimate; nothing is sent to a server.")]
 FlowArgument: TypeAlias = Annotated[str, argument("FLOW", FLOWS)]
 WAIT_S = 10.0
 WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]

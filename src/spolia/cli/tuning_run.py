@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spolia.cli import runs
+from spolia.cli import estimates
 from spolia.cli.experiments import SIMULATED, EvaluationRun, EvaluationSetup
 from spolia.cli.tuning_screen import estimate_line, leaderboard, tell_study
 from spolia.errors import DataError
@@ -90,7 +90,7 @@ class TuningRun(EvaluationRun):
         self, ready: EvaluationSetup, folder: Path, under: Sequence[str], how: Mapping[str, Any]
     ) -> None:
         """Print an estimate before models are asked; a budget that is too small raises later."""
-        (flow,) = ready.flows.values()
+        flow = estimates.offline(*ready.flows.values())
         named = {name: how[name] for name in ("budget", "strategy", "seed", "combine")}
         plan = TuningPlan.of(flow, ready.items, ready.measures, under=under, **named)
         pilot = Pilot.read(folder / PILOT) or self._silent_pilot(plan, {})
@@ -99,9 +99,9 @@ class TuningRun(EvaluationRun):
         self.screen.say(estimate_line(StudyEstimate.of(plan, pilot, _own_contexts(plan))))
 
     def tuning_estimated(self, space: str, objective: str, folder: Path, **how: Any) -> None:
-        """Say what a study would cost, from a few flows on a few questions, without asking a language model."""
+        """Say what a study would cost, from a few flows on a few questions, without asking a server."""
         ready = self.ready([space], objective, estimate=True)
-        (flow,) = ready.flows.values()
+        flow = estimates.offline(*ready.flows.values())
         plan = TuningPlan.of(flow, ready.items, ready.measures, seed=self.given.seed, **how)
         found: dict[str, Any] = {}
         pilot = self._free_pilot(plan) if flow.calls() == 0 else self._silent_pilot(plan, found)
@@ -120,15 +120,15 @@ class TuningRun(EvaluationRun):
     def _silent_pilot(self, plan: TuningPlan, found: dict[str, Any]) -> Pilot:
         """What scores take, from empty to the longest replies, without the time that models need; `found` gets what
         each flow would take."""
-        sample = [Query(item.question) for item in plan.choosing[: runs.SAMPLE]]
+        sample = [Query(item.question) for item in plan.choosing[: estimates.SAMPLE]]
         costs: list[RowCost] = []
         for at in pilot_flows(plan.candidates, (), plan.seed):
             flow = plan.candidates.flows[at]
-            runs.silent_use(flow, sample[:1])  # which opens stores
-            *uses, seconds = runs.silent_use(flow, sample)
+            estimates.silent_use(flow, sample[:1])  # which opens stores
+            *uses, seconds = estimates.silent_use(flow, sample)
             costs += [RowCost.of(use.usage, seconds, len(sample)) for use in uses]
             name = ", ".join(map("=".join, plan.candidates.choices(at))) + " (default)" * (not at)
-            found[name] = partial(runs.estimated, flow, uses[1], len(sample))
+            found[name] = partial(estimates.estimated, flow, uses[1], len(sample))
         means = [sum(numbers) / len(costs) for numbers in zip(*map(astuple, costs), strict=True)]
         return Pilot(RowCost(*means), tuple(costs))
 

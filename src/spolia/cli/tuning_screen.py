@@ -72,7 +72,7 @@ def tell_study(
     """What a study would take, and what it would if all its scores were of one flow."""
     rows = [(name, *(form(one) if numbers[2] else "–" for one in numbers)) for name, numbers, form in _kinds(found)]
     screen.give(estimate={name: dict(one) for name, one in flows.items()}, n=found.choosing, study=asdict(found))
-    how = "measured on a few flows" if is_measured else "no language model was asked"
+    how = "measured on a few flows" if is_measured else "nothing was sent to a server"
     screen.show(
         f"Estimate for {several(found.choosing, 'score')} to choose and {found.reporting:,} to report; {how}.",
         table(rows, "", "least", "about", "most"),

@@ -20,6 +20,7 @@ from urllib3.exceptions import (
 from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.egress import clock as clocks
 from spolia.egress.connections import RequestSocket, pool, under_way
+from spolia.egress.offline import refuse_offline
 from spolia.errors import Cancelled, EgressFailed, EgressLate, EgressRefused
 
 Response: TypeAlias = BaseHTTPResponse
@@ -55,6 +56,7 @@ def exchanged(
     public: bool = False,
 ) -> Iterator[Response]:
     """Send a request and give the response, whose content is still to be read; a cancelled run cuts the socket."""
+    refuse_offline()
     parts, line = urlsplit(url), RequestSocket()
     response: Response | None = None
     with on_cancel(lambda: line.cut("cancel")), clocks.clock.at(limits.until, lambda: line.cut("clock")):

@@ -41,6 +41,11 @@ STRUCTURED: Final = "structured"
 """Can be held to a JSON schema."""
 
 
+def unread(text: str) -> None:
+    """Take pieces of a reply that nobody reads before it is complete: the reply is streamed, so that a slow server
+    does not time out, and a stream that breaks is asked for again."""
+
+
 class Capabilities(frozenset[str]):
     """What a model can do, as data that a flow can be checked against; written in one order.
 

@@ -17,7 +17,7 @@ from spolia.errors import NeverWorked, SpoliaError, StepFailed, WiringError, Wor
 from spolia.evaluation.experiment.execution import ask, named_by_content, store_part
 from spolia.evaluation.experiment.flows import Known, groups_of, identity
 from spolia.evaluation.experiment.gold_locations import gold_locations
-from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, SCORED, SCORES, USAGE, ScoreStore
+from spolia.evaluation.experiment.score_store import ANSWER, ANSWERS, FAILED, SCORED, SCORES, USAGE, ScoreStore
 from spolia.evaluation.experiment.score_table import StorePart
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
@@ -28,7 +28,7 @@ from spolia.optimizer.reader_scores import ReadScores
 from spolia.optimizer.score_board import Floats, ScoreRows
 from spolia.optimizer.sweeps import Chains, Sweep, SweepExecutor, SweepScores
 from spolia.run import Run
-from spolia.types import Item, Query, Ranking, Usage
+from spolia.types import Failure, Item, Query, Ranking, Usage
 
 CALLS, COST_USD = USAGE.index("calls"), USAGE.index("cost_usd")
 Job: TypeAlias = tuple[list[int], list[int]]
@@ -161,6 +161,15 @@ class FlowScores:
         named = {name: found for flow in flows for name, found in self._named(flow).items()}
         table = ask(named, items, self._measures, rivals=self._groups, **how)
         return [[table.case(row, at) for at in range(len(items))] for row in range(len(flows))]
+
+    def failures(self, flow: int) -> tuple[tuple[str, Failure], ...]:
+        """The questions on which a flow failed, which score 0."""
+        part, answers = self.rows_of([flow], range(len(self.items))), np.zeros(len(self.items), ANSWERS)
+        rows, where = part.rows(ANSWER)
+        answers[where[1]] = rows
+        failed = np.flatnonzero(answers["status"] == FAILED).tolist()
+        cases = [part.store.case(answers[at], self.items[at]) for at in failed]
+        return tuple((case.item.id, case.result) for case in cases if isinstance(case.result, Failure))
 
     def _scored(self, flow: str, done: int, whole: int) -> None:
         with self._lock:

@@ -63,6 +63,7 @@ class TuningPlan:
         trained: how many questions are left out, because a part of a candidate was trained on them.
         copies: how many are left out, because they have the text of another one: neither a fresh question nor another
             sample.
+        without_gold: how many are left out, because they have no gold for one of the measures.
     """
 
     candidates: Candidates
@@ -76,6 +77,7 @@ class TuningPlan:
     given: Strategy | None = None
     trained: int = 0
     copies: int = 0
+    without_gold: int = 0
 
     @classmethod
     def of(
@@ -97,7 +99,7 @@ class TuningPlan:
         asked = [item for item in experiment.asked if all(measure.applies(item) for measure in measures)]
         if not asked:
             raise DataError(f"No question has gold for all of {', '.join(map(str, measures))}. Name fewer measures.")
-        trained = frozenset(experiment.trained_on)
+        without_gold, trained = len(experiment.items) - len(asked), frozenset(experiment.trained_on)
         asked = [item for item in asked if item.id not in trained]
         if not asked:
             raise DataError(
@@ -123,7 +125,7 @@ class TuningPlan:
             strategy = strategy_named(strategy)
         if strategy and not (strategy.takes_several or objectives.is_single):
             raise DataError(f"{strategy!r} takes one objective without limits. Name another strategy.")
-        left_out = {"trained": len(trained), "copies": copies}
+        left_out = {"trained": len(trained), "copies": copies, "without_gold": without_gold}
         found = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy, **left_out)
         return found.but(rows=found.grid) if budget and budget.is_cost else found.within(RowCost())
 

@@ -56,8 +56,9 @@ def html(found: TunedFlow) -> str:
 
 
 def fragment(found: TunedFlow) -> str:
-    """The score, the finalists and the chosen flow, as a notebook shows them; `html` has the rest."""
-    return f"{table(_parts(found))}{_leaderboard(found)}{found.flow._repr_html_()}"
+    """The score, notes, the finalists and the chosen flow, as a notebook shows them; `html` has the rest."""
+    notes = "".join(f"<p>{escape(note)}</p>" for note in found.notes)
+    return f"{table(_parts(found))}{notes}{_leaderboard(found)}{found.flow._repr_html_()}"
 
 
 def _parts(found: TunedFlow) -> Table:
@@ -84,7 +85,8 @@ def _leaderboard(found: TunedFlow) -> str:
     is_paid = any(one.usd or one.calls for one in found.finalists)
     grouped = any(one.group is not None for one in found.finalists)
     head = ["", found.measure, *["ahead of the chosen", "group"] * grouped, "", *means]
-    head += ["Pareto"] * found.has_means + ["USD a question", "calls a question"] * is_paid + differ
+    head += ["Pareto"] * found.has_means + ["failed"] * found.has_failed
+    head += ["USD a question", "calls a question"] * is_paid + differ
     lines, before = [], None
     for at, one in enumerate(found.finalists, 1):
         cells = [f"{at}", amount(one.score, found.is_share) if one.score else "not measured"]
@@ -92,6 +94,7 @@ def _leaderboard(found: TunedFlow) -> str:
             cells += [amount(one.ahead, found.is_share) if at > 1 and one.ahead else "", f"{one.group or ''}"]
         cells += ["chosen" if at == 1 else _standing(one), *(f"{mean:.4g}" for _, mean in one.means if found.has_means)]
         cells += ["front" if one.on_front else ""] * found.has_means
+        cells += [f"{one.failed} of {one.asked}"] * found.has_failed
         cells += [f"{one.usd:.3g}", f"{one.calls:.3g}"] * is_paid
         cells += [choices[at - 1].get(name, "–") for name in differ]
         kind = " ".join(["chosen"] * (at == 1) + ["group"] * (at > 1 and one.group != before))

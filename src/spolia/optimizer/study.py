@@ -16,6 +16,7 @@ from spolia.errors import BudgetSpent, DataError, SpoliaError, StoreTooNew, pip_
 from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.data.usage_log import REPORT, TUNED, UsageLog
 from spolia.evaluation.experiment.flows import changes, reads, written
+from spolia.evaluation.experiment.results import failure_warning
 from spolia.evaluation.experiment.score_store import ANSWER, JUDGING, ScoreStore, usage_of
 from spolia.journal.cache import Cache
 from spolia.optimizer.budget import SECONDS, RowCost
@@ -78,6 +79,7 @@ class Study:
         for left_out, why in (
             (plan.trained, "a part of a candidate was trained on them"),
             (plan.copies, "they have the text of another question"),
+            (plan.without_gold, f"no gold for {', '.join(map(str, plan.objectives.measures))}"),
         ):
             if left_out:
                 self.notes.append(f"{several(left_out, 'question')} {were(left_out)} left out: {why}.")
@@ -203,6 +205,7 @@ class Study:
         plan, scores, objectives = self.plan, self.scores, self.plan.objectives
         candidates, on_fresh = plan.candidates, final.scores is not None
         found, bound = final.report()
+        found = self._with_failures(board, found, on_fresh)
         best = found[0]
         assert best.score is not None
         self._note_space()
@@ -239,6 +242,20 @@ class Study:
             self.is_cut_short,
             tuple(self._differences(board, final, [one.number for one in found])),
         )
+
+    def _with_failures(self, board: Board, finalists: Sequence[Finalist], on_fresh: bool) -> list[Finalist]:
+        """Count the questions on which each finalist failed, and name the first of the chosen flow."""
+        found, fresh = [], len(self.plan.fresh) if on_fresh else 0
+        for one in finalists:
+            failures, asked = self.scores.failures(one.number), int(board.asked[one.number]) + fresh
+            if failures and one is finalists[0]:
+                self.notes.append(failure_warning("The chosen flow", failures, asked))
+            found.append(one.but(asked=asked, failed=len(failures)))
+        if also := sum(one.failed > 0 for one in found[1:]):
+            self.notes.append(
+                f"{also} of {several(len(found) - 1, 'other finalist')} failed on questions, which score 0."
+            )
+        return found
 
     def _differences(self, board: Board, final: FinalScores, flows: Sequence[int]) -> Iterator[FlowDifferences]:
         """The chosen flow against the default and the runner-up, on all questions that both were asked."""

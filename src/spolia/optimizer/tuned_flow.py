@@ -27,6 +27,7 @@ class Finalist(Value):
     report; None where all questions chose, of all but the chosen one. `means` are those of all objectives and limits on
     fresh questions; `on_front`: no finalist is better in one of these and as good in the others. `group`: 1 for the
     flow with the best score and flows that it is not shown to be better than, 2 for the best of the others, and so on.
+    It failed on `failed` of the `asked` questions, which score 0.
     """
 
     number: int
@@ -40,12 +41,15 @@ class Finalist(Value):
     on_front: bool | None = None
     means: tuple[tuple[str, float], ...] = ()
     group: int | None = None
+    asked: int = 0
+    failed: int = 0
 
     def json(self) -> dict[str, Any]:
         """Plain data."""
         found: dict[str, Any] = {"choices": dict(self.choices), "point": dict(self.point)}
         found |= {name: one and one.json() for name, one in (("score", self.score), ("ahead", self.ahead))}
         found |= {"means": dict(self.means), "on_front": self.on_front, "group": self.group}
+        found |= {"asked": self.asked, "failed": self.failed}
         return found | {"usd": self.usd, "calls": self.calls, "notation": self.notation}
 
 
@@ -102,6 +106,11 @@ class TunedFlow(Value):
     def has_means(self) -> bool:
         """Whether finalists have means of several measures."""
         return len(self.finalists[0].means) > 1
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a finalist failed on a question."""
+        return any(one.failed for one in self.finalists)
 
     @property
     def unscored(self) -> str:

@@ -72,7 +72,9 @@ def ask(
         asked = tell_of_models(screen, whole, reader, estimate)
         runs.refuse_unpriced(budget_usd, whole.resources)
         if estimate:
-            runs.tell_estimates(screen, {flow: runs.estimate(whole, [query], given.access or (), 1)}, 1)
+            from spolia.cli import estimates
+
+            estimates.tell_estimates(screen, {flow: estimates.estimate(whole, [query], given.access or (), 1)}, 1)
             return Exit.DONE
         with run.lane() as lane:
             answer = results.answered(screen, whole, query, live=asked)

@@ -163,12 +163,12 @@ def _recipes(
 
 
 def _tell_estimates(screen: Screen, wanted: Mapping[Recipe, int]) -> Exit:
-    from spolia.cli import runs
+    from spolia.cli import estimates
     from spolia.evaluation.creation.creation import estimate
 
     found = {made.type: estimate(made, number) for made, number in wanted.items()}
     note = "A question that is dropped costs up to as much again, since another one is made in its place."
-    runs.tell_estimates(screen, found, sum(wanted.values()), [note], "no question is dropped")
+    estimates.tell_estimates(screen, found, sum(wanted.values()), [note], "no question is dropped")
     return Exit.DONE
 
 

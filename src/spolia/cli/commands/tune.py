@@ -147,7 +147,7 @@ def tune(given: TuningOptions) -> Exit:
         result = {**result, "autorag": study.json()}
     screen.give(**result)
     _show(screen, found, given)
-    if found.is_cut_short or found.excluded:
+    if found.is_cut_short or found.excluded or found.finalists[0].failed:
         return Exit.PARTLY
     _finish(finished, result, given.out)
     return Exit.DONE
@@ -195,6 +195,8 @@ def _tell_again(screen: Screen, result: dict[str, Any], out: Path) -> None:
         f"{score['mean']:.4g} [{score['low']:.4g}, {score['high']:.4g}], the best of {result['flows']:,} flows\n"
         f"{choices}"
     )
+    for note in result["notes"]:
+        screen.say(note, "yellow")
     screen.say(f"Nothing has changed since this study ended, and nothing was computed. All of it: {out / REPORT}")
 
 
@@ -223,11 +225,12 @@ def _show(screen: Screen, found: "TunedFlow", given: TuningOptions) -> None:
             amount(one.score, unit) if one.score else "",
             *(amount(one.ahead, unit) if at and one.ahead else "" for _ in range(has_ahead)),
             *(", ".join(f"{name} {mean:.4g}" for name, mean in one.means) for _ in range(found.has_means)),
+            *(f"{one.failed} of {one.asked}" for _ in range(found.has_failed)),
             ", ".join(map("=".join, one.choices)),
         )
         for at, one in enumerate(listed)
     ]
-    more = (*("ahead of the best",) * has_ahead, *("means",) * found.has_means)
+    more = (*("ahead of the best",) * has_ahead, *("means",) * found.has_means, *("failed",) * found.has_failed)
     screen.show(
         f"{found.objective} on {found.fresh or found.questions} {found.scored_on}; {found.flows:,} flows, "
         f"{found.asked:,} asked, {found.rows:,} scores computed now",

@@ -170,12 +170,7 @@ class Report(Value):
             )
         for one in self.flows:
             if one.failures:
-                id, failure = one.failures[0]
-                of = several(one.n, "question")
-                found.append(
-                    f"{one.flow}: {len(one.failures)} of {of} failed and score 0; the first, {id}: "
-                    f"{failure.kind}: {failure.message}"
-                )
+                found.append(failure_warning(one.flow, one.failures, one.n))
             for step in one.steps:
                 if step.reasons:
                     reason, n = step.reasons[0]
@@ -232,6 +227,17 @@ class Report(Value):
         found |= {"correction": self.correction, "primary": self.primary, "against": self.against}
         found |= {name: [one.json() for one in getattr(self, name)] for name in ("flows", "comparisons", "slices")}
         return found | {"warnings": list(self.warnings)}
+
+
+def failure_warning(flow: str, failures: Sequence[tuple[str, Failure]], n: int) -> str:
+    """Say on how many of `n` questions a flow failed, and how on the first of them.
+
+    >>> failure_warning("dense", [("q2", Failure("ValueError", "no vector."))], 60)
+    'dense: 1 of 60 questions failed and score 0; the first, q2: ValueError: no vector.'
+    """
+    id, failure = failures[0]
+    failed = f"{len(failures)} of {several(n, 'question')} failed and score 0"
+    return f"{flow}: {failed}; the first, {id}: {failure.kind}: {failure.message}"
 
 
 def reported(experiment: "Experiment", table: ScoreTable, threads: int) -> Report:

@@ -40,12 +40,14 @@ class Table(Value):
 
 
 def scores(report: Report) -> Table:
-    """Each measure of each flow with its interval."""
+    """Each measure of each flow with its interval; on how many questions each failed, if any did."""
     rows = []
     for index, measured in enumerate(report.flows[0].measured):
         unit = measured.measure in report.units
         intervals = [flow.intervals[index] for flow in report.flows]
         rows.append((measured.measure, *("–" if one is None else amount(one, unit) for one in intervals)))
+    if any(flow.failures for flow in report.flows):
+        rows.append(("failed", *(f"{len(flow.failures)} of {flow.n}" for flow in report.flows)))
     return Table(("", *(flow.flow for flow in report.flows)), tuple(rows))
 
 
@@ -220,11 +222,12 @@ def markdown(report: Report) -> str:
 
 
 def text(report: Report) -> str:
-    """Scores and verdicts as plain text, which `print(report)` shows."""
+    """Scores, verdicts and warnings as plain text, which `print(report)` shows."""
     made = scores(report)
     widths = [max(map(len, column)) for column in zip(made.head, *made.rows, strict=True)]
     rows = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (made.head, *made.rows))
-    return "\n".join((*rows, *(flat(one.verdict) for one in report.comparisons if one.shown)))
+    verdicts = (one.verdict for one in report.comparisons if one.shown)
+    return "\n".join((*rows, *map(flat, (*verdicts, *report.warnings))))
 
 
 def table(made: Table) -> str:

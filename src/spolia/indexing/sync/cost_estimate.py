@@ -42,7 +42,10 @@ class ModelUse:
         sent = sum(estimated_tokens(message.content) + MESSAGE_TOKENS for message in prompt.messages)
         usage = Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)
         priced: Callable[[Usage], Usage] | None = getattr(model, "priced", None)
-        usage = priced(usage) if priced is not None else usage
+        self.count(priced(usage) if priced is not None else usage)
+
+    def count(self, usage: Usage) -> None:
+        """Add what a call would cost."""
         with self.lock:
             self.usage += usage
             self.has_price |= usage.cost_usd > 0

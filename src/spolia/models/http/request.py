@@ -9,6 +9,7 @@ from spolia.errors import ModelRejected, ModelUnavailable
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import DONE, Reply, estimated_tokens, events, fewer, mapping, parsed
 from spolia.models.http.retry import Attempts, Out, chunks, content, largest_reply, without
+from spolia.models.protocols import unread
 from spolia.types import Generation, Usage
 
 if TYPE_CHECKING:
@@ -130,5 +131,5 @@ class ChatCall(Attempts[Generation]):
 
     def _hand_out(self, piece: str) -> None:
         if piece and self.on_text is not None:
-            self.handed_out = True
+            self.handed_out = self.on_text is not unread
             self.on_text(piece)

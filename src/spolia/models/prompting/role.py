@@ -14,7 +14,7 @@ from spolia.models.marks import ANSWER, CHANNELS, CLOSES, FINAL, LONGEST_ANSWER,
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, Setting, Template
-from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel
+from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel, unread
 from spolia.types import Addressed, Failure, Generation, Message, Prompt, Token, Value, digest_of, kept
 
 T = TypeVar("T")
@@ -87,22 +87,25 @@ def generated(
     """A model's reply to a prompt: the one way in which operators get one.
 
     Args:
+        on_text: gets the reply, piece by piece if the run is streamed, else when it is complete: a stream that breaks
+            can be asked for again as long as nobody has read its beginning.
         schema: what the reply is held to, if the model can.
         to: what the prompt is called in messages.
         settings: more arguments of `LanguageModel.generate`.
     """
     settings |= {"max_tokens": max_tokens}
-    asked = False
+    asked, is_read = False, on_text is not None and is_streamed()
+    listener = on_text if is_read or on_text is None else unread
 
     def ask() -> Generation:
         nonlocal asked
         asked = True
         if schema and STRUCTURED in llm.capabilities and isinstance(llm, KeepsSchemas):
-            return llm.structured(prompt, schema, on_text=on_text, **settings)
-        return llm.generate(prompt, on_text=on_text, **settings)
+            return llm.structured(prompt, schema, on_text=listener, **settings)
+        return llm.generate(prompt, on_text=listener, **settings)
 
     found = replied(lambda: _asked_for(llm, prompt, schema, settings), ask)
-    if not asked and on_text is not None:
+    if on_text is not None and not (asked and is_read):
         on_text(found.text)
     exchanged(llm.name, prompt, found)
     if found.finish_reason == "length":

@@ -9,6 +9,7 @@ from spolia.core.operator import Operator
 from spolia.core.patterns import NO_PATTERN
 from spolia.core.run_context import check_cancelled, reach, reserve
 from spolia.errors import ModelRejected, SpoliaError
+from spolia.models.http.replies import estimated_tokens
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind
 from spolia.types import Generation, Prompt, Token, Usage, Value
 from spolia.worker_process import Died, pattern_matches
@@ -176,6 +177,35 @@ class Silent(Value):
 
     def _unasked(self) -> NoReturn:
         raise Unanswered(f"{self.model.name} is not asked, since nothing is to be done yet.")
+
+
+@dataclass(frozen=True)
+class SilentScorer(Value):
+    """A stand-in for a reranker, which is not asked: passages stay in their order.
+
+    Args:
+        told: gets what asking the model would cost.
+    """
+
+    model: Any
+    told: Callable[[Usage], None] = field(compare=False, repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("model", "told"):
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        return self.scores_of(query, texts)
+
+    def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
+        """Scores that leave the passages as they are."""
+        priced: Callable[[Usage], Usage] | None = getattr(self.model, "priced", None)
+        if priced is not None:  # a server: it reads the query with each passage
+            texts = [one for one in passages if isinstance(one, str)]
+            tokens = sum(map(estimated_tokens, texts)) + len(texts) * estimated_tokens(query)
+            self.told(priced(Usage(input_tokens=tokens)))
+        return tuple(-float(at) for at in range(len(passages)))
 
 
 def replaced(value: Any, change: Callable[[Any], Any]) -> Any:

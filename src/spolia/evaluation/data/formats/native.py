@@ -39,6 +39,8 @@ def quoted_documents(row: Mapping[str, Any]) -> set[str]:
 
 def item_in(place: str, row: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> Item:
     """The question that a row of questions describes; `texts` are those of `quoted_documents`, by id."""
+    if "gold" in row and "gold_ids" not in row:
+        raise DataError(f"{place}: 'gold' is not read. Call it 'gold_ids'.")
     gold = _gold(place, row, texts or {})
     return Item(
         _text(place, row, "id", required=True),

@@ -93,7 +93,7 @@ class QuestionTable(Form):
                     Item(
                         _id(row, columns, seen),
                         question,
-                        answers=tuple(_texts(row, columns, "answers", r"\|")),
+                        answers=tuple(_texts(place, row, columns, "answers", r"\|")),
                         gold=tuple(dict.fromkeys(_gold(place, row, columns))),
                         type=_text(row.get(columns.get("type", ""))),
                         meta=meta_of(row, tuple(columns.values())),
@@ -127,8 +127,10 @@ def guessed(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _gold(place: str, row: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[tuple[Gold, ...]]:
     """Each file, page or quote is a group of its own; the pages of a range are one group."""
-    files = _texts(row, columns, "file", r"[;\n|]")
-    quotes, pages = _texts(row, columns, "quote", r"\|"), _texts(row, columns, "page", r"[,;\n|]")
+    files, quotes, pages = (
+        _texts(place, row, columns, role, marks)
+        for role, marks in (("file", r"[;\n|]"), ("quote", r"\|"), ("page", r"[,;\n|]"))
+    )
     given = quotes or pages
     if not given or (pages and not quotes and not files):
         yield from ((file,) for file in files)
@@ -158,13 +160,18 @@ def _id(row: Mapping[str, Any], columns: Mapping[str, str], seen: Counter[str]) 
     return id if seen[id] == 1 else f"{id}-{seen[id]}"
 
 
-def _texts(row: Mapping[str, Any], columns: Mapping[str, str], role: str, marks: str) -> list[str]:
-    """The texts of a cell: a list, a list in JSON, or what stands between marks."""
+def _texts(place: str, row: Mapping[str, Any], columns: Mapping[str, str], role: str, marks: str) -> list[str]:
+    """Return the texts of a cell: a list, a list in JSON, or what stands between marks."""
     cell = row.get(columns.get(role, ""))
     if isinstance(cell, str) and cell.lstrip().startswith("["):
         with suppress(ValueError, RecursionError):
             cell = json.loads(cell)
     listed: Iterable[Any] = cell if isinstance(cell, list | tuple) else re.split(marks, _text(cell))
+    if nested := [one for one in listed if isinstance(one, list | tuple | Mapping)]:
+        raise DataError(
+            f"{place}: {columns[role]!r} holds {json.dumps(nested[0], default=str)}, which is no text. Write a list of "
+            'texts; for passages of which any one suffices, write "gold_ids": [["a", "b"]].'
+        )
     return [said for one in listed if one is not None and (said := _said(one))]
 
 
@@ -221,6 +228,11 @@ def _named(path: Path, rows: Sequence[Sequence[str]], has_head: bool) -> Iterato
             raise DataError(f"{path} has {times} columns {name!r}. Rename or delete all but one.")
     names = [name or f"column {at}" for at, name in enumerate([*head, *[""] * (width - len(head))], 1)]
     for number, row in enumerate(rows[at + 1 :], at + 2):
+        if head and any(cell.strip() for cell in row[len(head) :]):
+            raise DataError(
+                f"{path} row {number} has {len(row)} cells, and the header names {len(head)}. {row[len(head)]!r} is "
+                'left over. Put a cell that contains a comma in quotes ("1,299 EUR"), or name the column.'
+            )
         if any(cell.strip() for cell in row):
             yield f"{path} row {number}", dict(zip_longest(names, row, fillvalue=""))
 
