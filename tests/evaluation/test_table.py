@@ -116,9 +116,9 @@ def test_a_row_longer_than_its_header_is_refused(tmp_path: Path, separator: str)
         ({"file": "a.pdf;b.pdf", "page": "1;2;3"}, "2 files and 3 pages. Write as many"),
         ({"file": "a.pdf", "page": "iv"}, "page 'iv' of 'a.pdf' is not a number"),
         ({"file": "a.pdf", "page": "9-3"}, "not a number or range of pages. Write 3, or 3-5"),
-        ({"gold": [["x"]]}, r"'gold' holds \[\"x\"\], which is no text. Write a list of texts"),
+        ({"gold": [["x"]]}, r"'gold' holds \[\"x\"\], which is not a text. Write a list of texts"),
         ({"gold": '[["x", "y"]]'}, 'for passages of which any one suffices, write "gold_ids"'),
-        ({"answers": [{"text": "Salo"}]}, r"'answers' holds {\"text\": \"Salo\"}, which is no text"),
+        ({"answers": [{"text": "Salo"}]}, r"'answers' holds {\"text\": \"Salo\"}, which is not a text"),
     ],
 )
 def test_gold_that_cannot_be_read_is_named_with_its_row(tmp_path: Path, row: dict[str, Any], says: str) -> None:
