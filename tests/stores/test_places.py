@@ -85,6 +85,39 @@ def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int
     assert asked == [100, 1]
 
 
+def test_a_publication_reads_new_segments_only(fresh: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def open_any(path: Path) -> segments.AnySegment:
+        opened.append(path.name)
+        return segments.open_any(path)
+
+    monkeypatch.setattr(segment_search, "open_any", open_any)
+    published(fresh, FIRST).open.stored("chunk", EMBEDDER)
+    for number in (2, 3):
+        published(fresh, {**FIRST, f"{number}.txt": f"Text {number} is new."}).open.stored("chunk", EMBEDDER)
+    assert opened == ["000001.seg", "000002.seg", "000003.seg"]
+
+
+def test_a_file_is_open_as_long_as_its_segment_is_there(fresh: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "SMALL_SEGMENTS", 3)
+    graphs: list[object] = []
+
+    class Graph:
+        """What is built over a segment, as a graph is."""
+
+        def __init__(self) -> None:
+            graphs.append(self)
+
+    for number in range(3):
+        places = published(fresh, {f"{number}.txt": f"Text {number} is new." for number in range(number + 1)}).open
+        places.stored("chunk", EMBEDDER)
+        if number < 2:
+            places.places["chunk", EMBEDDER].file(Path("one.hnsw"), 1, Graph)
+    assert len(graphs) == 1
+    assert Path("one.hnsw") not in {path for path, _ in places.places["chunk", EMBEDDER].files}
+
+
 @pytest.mark.slow
 def test_only_what_stood_in_joined_segments_is_asked_for_again(
     fresh: Corpus, asked: list[int], monkeypatch: pytest.MonkeyPatch

@@ -361,22 +361,27 @@ class Records:
         """Put what an earlier generation knows of the nodes that live on before the ones that were born since."""
         since = {**self._at, "since": before._inherited.generation}
         dead = np.array([key for (key,) in self._ask(self._kind.dead, since)], dtype=np.int64)
-        stays, born = ~np.isin(before.keys, dead), len(self.keys)
+        stays = ~np.isin(before.keys, dead) if len(dead) else slice(None)  # a slice copies nothing
+        born = len(self.keys)
         self.keys = np.concatenate([before.keys[stays], self.keys])
         self._documents = np.concatenate([before._documents[stays], self._documents])
         self._audiences = np.concatenate([before._audiences[stays], self._audiences])
-        other = np.isin(self._documents, self._inherited.changed)
-        other[len(self.keys) - born :] = True
         if (own := before._own) is not None:
             self._own = own | self._read_own(before.last)
             for key in dead.tolist():
                 self._own.pop(key, None)
+        if before._columns or before._allowed:
+            self._take_over_columns(before, stays, len(self.keys) - born)
+
+    def _take_over_columns(self, before: "Records", stays: Mask | slice, kept: int) -> None:
+        other = np.isin(self._documents, self._inherited.changed)
+        other[kept:] = True
         places = np.full(len(before.keys), -1, dtype=np.int64)
-        places[stays] = np.where(other[: len(self.keys) - born], -1, np.arange(len(self.keys) - born))
+        places[stays] = np.where(other[:kept], -1, np.arange(kept))
         for field, column in before._columns.copy().items():
             if self.schema.by_name.get(field.name) == field:
                 self._columns[field] = self._updated(field, column.moved(places), np.flatnonzero(other))
-        if self.schema == before.schema and stays.all() and not other.any():
+        if self.schema == before.schema and kept == len(before.keys) and not other.any():
             self._allowed = before._allowed.copy()
 
     def _updated(self, field: Field, column: Column, others: Positions) -> Column:

@@ -1,12 +1,13 @@
 """Rows of the vectors of a group's live nodes in memory-mapped segments."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from spolia.stores.vectors.dense import Vectors, checksum_of
 from spolia.stores.vectors.search import exact, ordered_scores
 
 Rows = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 _AT_ONCE = 4_096
 _NOWHERE: Rows = np.zeros(0, dtype=np.int64)
@@ -57,14 +59,14 @@ class PlacedVectors:
 
     @cached_property
     def segment_of(self) -> npt.NDArray[np.int32]:
-        return (np.searchsorted(self.starts, self.places, side="right") - 1).astype(np.int32)
+        return np.repeat(np.arange(len(self.segments), dtype=np.int32), np.diff(self.starts))[self.places]
 
     @cached_property
     def _owners(self) -> tuple[Rows, npt.NDArray[np.int32]]:
         """Positions by row, and for each row where those of it begin there."""
         order = np.argsort(self.places, kind="stable")
-        begins = np.searchsorted(self.places[order], np.arange(self.starts[-1] + 1)).astype(np.int32)
-        return order, begins
+        ends = np.cumsum(np.bincount(self.places, minlength=self.starts[-1]), dtype=np.int32)
+        return order, np.append(np.int32(0), ends)
 
     def owners(self, rows: Rows) -> tuple[Rows, Rows]:
         """Positions of the nodes whose vectors are in these rows, and for each of them which of the rows it is."""
@@ -111,13 +113,18 @@ def together(parts: Sequence[Rows]) -> Rows:
 
 
 ROW = np.dtype([("key", "<i8"), ("segment", "<i4"), ("row", "<i4")])
+_WIDE = np.dtype("<c16")
 LACKING = -1
 """Stands where the segment does of a node without a vector."""
 
 
 @dataclass(frozen=True, eq=False)
 class VectorPlaces:
-    """The key, segment and row of each vector of a group at a generation, and the checksums of the segments."""
+    """The key, segment and row of each vector of a group at a generation, and the checksums of the segments.
+
+    Later generations inherit the opened files of segments that are still there: to read and check one takes a
+    thousand times as long as a question.
+    """
 
     opened: OpenStore
     group: str
@@ -125,11 +132,18 @@ class VectorPlaces:
     generation: int = 0
     rows: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=ROW))
     segments: Mapping[int, bytes] = field(default_factory=dict)
+    files: dict[tuple[Path, bytes], Any] = field(default_factory=dict)
+
+    def file(self, path: Path, segment: int, open: Callable[[], T]) -> T:
+        """Open a file of a segment, or return it if it is open; it stays open as long as the segment is there."""
+        key = path, self.segments.get(segment, b"")
+        file = self.files[key] = self.opened.shared(key, open)
+        return file
 
     def at(self, generation: int) -> "VectorPlaces":
         found = self._at(generation)
         if len(self.rows) and self._were_replaced():  # asked last: then none of the rows is older than others
-            return VectorPlaces(self.opened, self.group, self.embedder).at(generation)
+            return VectorPlaces(self.opened, self.group, self.embedder, files=self.files).at(generation)
         return found
 
     def _were_replaced(self) -> bool:
@@ -139,21 +153,24 @@ class VectorPlaces:
 
     def _at(self, generation: int) -> "VectorPlaces":
         segments = dict(self._there())
-        same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
+        rows = self.rows
         since = {"grp": self.group, "since": self.generation, "at": generation}
-        dead = [key for (key,) in self.opened.rows(sql.DEAD_RECORDS, since)] if len(self.rows) else []
-        lives = ~np.isin(self.rows["key"], dead)
-        stays = np.isin(self.rows["segment"], same) & lives
+        if len(rows) and (dead := [key for (key,) in self.opened.rows(sql.DEAD_RECORDS, since)]):
+            rows = rows[~np.isin(rows["key"], dead)]
         values = {"embedder": self.embedder, "grp": self.group, "at": generation}
         known = int(self.rows["key"][-1]) if len(self.rows) else 0
-        parts = [self.rows[stays], self._asked(sql.PLACED, {**values, "known": known})]
-        if not (stays == lives).all():
-            moved = json.dumps(self.rows["key"][lives & ~stays].tolist())
-            parts.append(self._asked(sql.PLACED_OF_KEYS, {**values, "keys": moved}))
-        rows = np.concatenate(parts)
+        parts = [rows, self._asked(sql.PLACED, {**values, "known": known})]
+        same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
+        if len(same) < len(self.segments) or (rows["segment"] == LACKING).any():
+            stays = np.isin(rows["segment"], same)
+            moved = json.dumps(rows["key"][~stays].tolist())
+            parts = [rows[stays], parts[1], self._asked(sql.PLACED_OF_KEYS, {**values, "keys": moved})]
+        rows = np.concatenate([part.view(_WIDE) for part in parts]).view(ROW)  # numpy copies records field by field
         if len(parts) > 2:
             rows = rows[np.argsort(rows["key"])]
-        return VectorPlaces(self.opened, self.group, self.embedder, generation, rows, segments)
+        needed = set(segments.values())
+        files = {key: file for key, file in self.files.copy().items() if key[1] in needed}
+        return VectorPlaces(self.opened, self.group, self.embedder, generation, rows, segments, files)
 
     def _there(self) -> Iterator[tuple[int, bytes]]:
         for number, *_ in self.opened.rows(sql.SEGMENTS_OF, (self.embedder,)):

@@ -16,9 +16,8 @@ from spolia.stores.access.allowed_nodes import Allowed, Keys, Mask
 from spolia.stores.definition import Metric
 from spolia.stores.files import corrupt, graph_folder, segment_path
 from spolia.stores.indexes import HNSW, IndexSettings
-from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
-from spolia.stores.vectors.dense import EMBED_AGAIN, Vectors, VectorSegment, checksum_of
+from spolia.stores.vectors.dense import EMBED_AGAIN, Vectors, VectorSegment
 from spolia.stores.vectors.graphs import NOT_AVAILABLE, VectorGraph, graph_path
 from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, VectorPlaces, together
 from spolia.stores.vectors.search import DenseSearch, Found, questions, rough, slack
@@ -205,8 +204,8 @@ _ATTEMPTS = 5
 class OpenGraphs:
     """The graphs over the segments of an embedder, opened when they are searched and shared by all snapshots."""
 
-    def __init__(self, opened: OpenStore, embedder: str, metric: Metric, settings: HNSW) -> None:
-        self.opened, self.embedder, self.metric, self.settings = opened, embedder, metric, settings
+    def __init__(self, places: VectorPlaces, metric: Metric, settings: HNSW) -> None:
+        self.places, self.metric, self.settings = places, metric, settings
         self._open: dict[int, VectorGraph] = {}
         self._wrong: dict[int, str] = {}
 
@@ -215,7 +214,8 @@ class OpenGraphs:
         if (found := self._open.get(segment)) is not None:
             return found
         if (wrong := self._wrong.get(segment)) is None:
-            path = graph_path(graph_folder(self.opened.folder, self.embedder), segment, self.metric, self.settings)
+            folder = graph_folder(self.places.opened.folder, self.places.embedder)
+            path = graph_path(folder, segment, self.metric, self.settings)
             wrong = self._opened(segment, path)
         if wrong:
             note(wrong)
@@ -223,10 +223,9 @@ class OpenGraphs:
 
     def _opened(self, segment: int, path: Path) -> str:
         """Open a graph; what is wrong with it, in words. One that is not built yet is looked for again."""
-        below = segment_path(self.opened.folder, self.embedder, segment)
+        below = segment_path(self.places.opened.folder, self.places.embedder, segment)
         try:
-            key = path, checksum_of(below)
-            self._open[segment] = self.opened.shared(key, lambda: VectorGraph(path, below))
+            self._open[segment] = self.places.file(path, segment, lambda: VectorGraph(path, below))
         except FileNotFoundError:
             return f"The graph {path.name} is not built yet: vectors were compared one by one, which is slower."
         except MissingExtra:
@@ -241,7 +240,7 @@ def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric,
     placed, numbers = located(snapshot, group, embedder)
     if not isinstance(index, HNSW) or len(placed.keys) < index.above:
         return ExactSearch(placed, metric)
-    graphs = OpenGraphs(snapshot.opened, embedder, metric, index)
+    graphs = OpenGraphs(snapshot.open.places[group, embedder], metric, index)
     openers = [
         (lambda number=number: graphs.graph(number)) if len(segment) >= index.above else (lambda: None)
         for number, segment in zip(numbers, placed.segments, strict=True)
@@ -287,10 +286,12 @@ def _opened(snapshot: Snapshot, places: VectorPlaces) -> tuple[Keys, Rows, dict[
             f"{places.embedder!r}. Search with the embedder of the group's manifest, or index with this one into "
             "another store."
         )
-    numbers = [int(number) for number in np.unique(rows["segment"])]
+    number_of = np.ascontiguousarray(rows["segment"])
+    numbers = np.flatnonzero(np.bincount(number_of)).tolist()  # a unique() would sort all rows
     segments: dict[int, AnySegment] = {}
     for number in numbers:
         path = segment_path(places.opened.folder, places.embedder, number)
-        segments[number] = places.opened.shared((path, places.segments.get(number)), partial(open_any, path))
-    starts = np.cumsum([0, *(len(segment.hashes) for segment in segments.values())])
-    return rows["key"].copy(), starts[np.searchsorted(numbers, rows["segment"])] + rows["row"], segments
+        segments[number] = places.file(path, number, partial(open_any, path))
+    starts = np.zeros(max(numbers, default=0) + 1, dtype=np.int64)
+    starts[numbers] = np.cumsum([0, *(len(segment.hashes) for segment in segments.values())])[:-1]
+    return rows["key"].copy(), starts[number_of] + rows["row"], segments
