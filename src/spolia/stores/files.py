@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from hashlib import blake2b
 from math import inf, log2
 from pathlib import Path
@@ -32,16 +33,19 @@ LINKS = "links"
 TOKENS = "tokens"
 
 
+# Paths are joined in one call: each `/` parses its path again, and a writer asks for hundreds.
+
+
 def pin_path(store: Path, generation: int) -> Path:
-    return store / PINS / str(generation)
+    return store.joinpath(PINS, str(generation))
 
 
 def lexical_folder(store: Path, group: str, generation: object) -> Path:
-    return store / LEXICAL / _named(group) / f"g{generation}"
+    return store.joinpath(LEXICAL, _named(group), f"g{generation}")
 
 
 def segment_path(store: Path, embedder: str, number: int) -> Path:
-    return store / VECTORS / _named(embedder) / f"{number:06d}.seg"
+    return store.joinpath(VECTORS, _named(embedder), f"{number:06d}.seg")
 
 
 def graph_folder(store: Path, embedder: str) -> Path:
@@ -56,6 +60,7 @@ def tokens_folder(store: Path, embedder: str) -> Path:
     return store / TOKENS / _named(embedder)
 
 
+@lru_cache(256)
 def _named(name: str) -> str:
     """A folder for any name, another one for each name; plain names keep their name."""
     if re.fullmatch(r"[a-z0-9_]{1,64}", name):

@@ -104,7 +104,7 @@ class _Rows:
         for row in rows.get("manifests", ()):
             self._manifests(*row)
         self.groups = {made.group: made for (text,) in self._all(sql.MANIFESTS) if (made := _manifest(text))}
-        for table in ("audiences", "images", "documents", "sources", "nodes", "unmade", "cursors", "store"):
+        for table in ("audiences", "images", "documents", "sources", "nodes", "unmade", "cursors", "embedded", "store"):
             for row in rows.get(table, ()):
                 getattr(self, f"_{table}", lambda *row, table=table: self._drop(table, *row))(*row)
         gone = self._gone()

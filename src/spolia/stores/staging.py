@@ -120,7 +120,6 @@ class Staging(Draft):
     def _begin(self) -> None:
         self.conflicts: set[str] = set()
         self._has_committed = self._is_scattered = False
-        self.embedded_to: dict[tuple[str, str], int] = {}
         self.made: Counter[str] = Counter()
         self._births: dict[str, int | None] = {}
         self._staged = _Staged()
@@ -538,8 +537,6 @@ class Staging(Draft):
         staged.noted = {key: reason for key, reason in staged.noted.items() if key[0] not in gone}
 
     def _commit(self, writer: Writer, complete: "Callable[[AnyWriter], None]", embedded: bool) -> None:
-        if not writer.mended:
-            writer.embedded_to = dict(self.embedded_to)
         self._refuse_other_groups(writer)
         self.refuse(writer)
         changes = self._unchanged(writer)

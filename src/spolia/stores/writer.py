@@ -39,14 +39,13 @@ class Writer(Draft):
         self.store = store
         self.mended: list[str] = []
         self._embedded: VectorWriter | None = None
-        self.embedded_to: dict[tuple[str, str], int] = {}
         self._writing: WriteSession = store.writing(timeout_s)
         try:
             self._connection = self._writing.connection
             self._transaction = Transaction(store, self._connection)
             with translated(store, "opened for writing"):
+                self.mended += store.sweep(self._connection)  # may lose vectors: first
                 self._read_what_is_published()
-                self.mended += store.sweep(self._connection)
                 store.recover(self._connection, self.manifests, self._known(), self.generation)
                 self._drop_indexes(all=False)
         except BaseException:
@@ -505,20 +504,14 @@ class Writer(Draft):
             if self._embedded is not None:
                 self._embedded.flush()
             self.store.follow(self._connection, self.manifests, self._known(), self.generation)
-            last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
             publication = Publication(self.store, self._connection, self._next, self.manifests, self.declared)
             self.indexes = publication.publish(self.indexes, self.embedded_to if embedded else None, merged=merged)
             self.mended += publication.mended
         self._transaction.renew()
-        if embedded:
-            self.embedded_to = {
-                (group, embedding.embedder): last_key
-                for group, manifest in self.manifests.items()
-                for embedding in manifest.embeddings
-            }
         self.generation, self.schema = self.generation + 1, self.declared
         with translated(self.store, "swept"):
             self.mended += self.store.sweep(self._connection)
+            self._read_embedded()
             self.mended += self.store.derive(self._connection, self.manifests)
 
     def _refuse_what_is_gone(self) -> None:
@@ -541,9 +534,10 @@ class Writer(Draft):
         self._drop_indexes(all=True)
         self._transaction.visible = self._transaction.visible or self.manifests.keys() > self.indexes.keys()
         with self._transaction.or_end("repaired"):
+            self._connection.execute(sql.FORGET_EMBEDDED)
+            self.embedded_to = {}
             if said := self.store.repair(self._connection):
                 self.mended += said
-                self.embedded_to = {}
                 self.store.recover(self._connection, self.manifests, self._known(), self.generation)
         return self.mended
 

@@ -2,7 +2,7 @@
 
 `schema_5.tar.gz` holds `notes/`, and `store/` as it was after: a sync of `notes/` with vectors, a second group, fields,
 metadata and a reader list; two texts given by `add_texts`; a changed file, synced. `schema_6.tar.gz` holds the same, as
-the version of that schema left it when it was opened; so does `schema_7.tar.gz`.
+the version of that schema left it when it was opened; so do `schema_7.tar.gz` and `schema_8.tar.gz`.
 `schema_N.sql` makes the tables of a schema in PostgreSQL.
 """
 

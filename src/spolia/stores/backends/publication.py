@@ -68,7 +68,7 @@ class Draft:
     """The fields that were published, and those that will be."""
     indexes: dict[str, tuple[int, int]]
     embedded_to: dict[tuple[str, str], int]
-    """By group and embedder, the node key up to which all nodes have vectors."""
+    """By group and embedder, the node key up to which all nodes have vectors; publications note it."""
     _connection: Connection
     _audiences: Audiences
 
@@ -80,6 +80,11 @@ class Draft:
         self.manifests = {manifest.group: manifest for manifest in manifests}
         self._audiences = Audiences(self._connection)
         self.schema = self.declared = read_schema(self._one(sql.FIELDS, (self.generation,))[0])
+        self._read_embedded()
+
+    def _read_embedded(self) -> None:
+        rows = self._connection.execute(sql.EMBEDDED_TO).fetchall()
+        self.embedded_to = {(group, embedder): key for group, embedder, key in rows}
 
     def _reading(self) -> AbstractContextManager[None]:
         return translated(self.store, "read")
@@ -404,6 +409,7 @@ class Publication:
         """Make it durable and visible; returns its lexical indexes. Without `embedded_to`, nodes may lack vectors."""
         if embedded_to is not None:
             self._refuse_lacking_vectors(embedded_to)
+            self._note_embedded()
         fresh = {group: self._indexed(group, indexes.get(group), merged) for group in sorted(self.manifests)}
         self.store.pin(self.generation)
         taken = self._forget_old_generations()
@@ -429,6 +435,14 @@ class Publication:
                         "published. Write writer.add_vectors for all that writer.unembedded and "
                         "writer.unembedded_pictures give, then publish."
                     )
+
+    def _note_embedded(self) -> None:
+        """Note that all nodes have vectors, so that nobody looks at these nodes again."""
+        last_key: int = self.connection.execute(sql.LAST_KEY).fetchone()[0]
+        self.connection.execute(sql.FORGET_EMBEDDED)
+        for group, manifest in self.manifests.items():
+            for how in manifest.embeddings:
+                self.connection.execute(sql.SET_EMBEDDED, guarded(group, how.embedder, last_key))
 
     # The lexical index of a group.
 

@@ -7,7 +7,7 @@ Each row has a digest (`rows.row_digest`) of what no index repeats (`GUARDED`), 
 from collections.abc import Sized
 
 APPLICATION_ID = 0x53504C41
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
@@ -67,6 +67,9 @@ SCHEMA = (
         DEFERRABLE INITIALLY DEFERRED)
         WITHOUT ROWID""",
     """CREATE INDEX vectors_segment ON vectors (embedder, segment)""",
+    """CREATE TABLE embedded (
+        grp TEXT NOT NULL, embedder TEXT NOT NULL, key INTEGER NOT NULL, digest BLOB NOT NULL,
+        PRIMARY KEY (grp, embedder)) WITHOUT ROWID""",
     f"""PRAGMA application_id = {APPLICATION_ID}""",
     f"""PRAGMA user_version = {SCHEMA_VERSION}""",
 )
@@ -345,6 +348,9 @@ UNEMBEDDED = f"""SELECT n.key, n.hash, n.id, d.id, n.context, n.text, n.search_t
     WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE}
     AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)
     ORDER BY n.key LIMIT :limit"""
+EMBEDDED_TO = "SELECT grp, embedder, key FROM embedded"
+FORGET_EMBEDDED = "DELETE FROM embedded"
+SET_EMBEDDED = "INSERT INTO embedded VALUES (?, ?, ?, ?)"
 EMBEDDED = f"""SELECT n.hash, n.id, n.context, n.text, n.search_text FROM documents d JOIN nodes n ON n.document = d.key
     WHERE d.id = ? AND d.death = {ALIVE} AND n.grp = ? AND n.death = {ALIVE} ORDER BY n.key"""
 COUNT_NODES_OF = f"""SELECT count(*) FROM documents d JOIN nodes n ON n.document = d.key
@@ -395,6 +401,7 @@ GUARDED = {
     "nodes": ("key", NODE_ROW.replace("birth, seconds", "birth || seconds")),  # `rows.node_digest`
     "unmade": ("document, grp", "grp, error"),
     "images": ("document, hash", "hash, data"),
+    "embedded": ("grp, embedder", "grp, embedder, key"),
 }
 """By table the columns that name a row, and those that its digest is of; indexes repeat the others."""
 GUARD = {
@@ -441,7 +448,7 @@ COPIES = "SELECT manifest, copy, digest FROM manifests WHERE grp = ?"
 EMPTY = "DELETE FROM {table}"
 COPY = "INSERT OR IGNORE INTO {table} VALUES ({places})"
 GUARDED_AND_LISTS = ("audiences", *GUARDED)
-WITHOUT_KEYS = ("manifests", "cursors", "unmade")
+WITHOUT_KEYS = ("manifests", "cursors", "unmade", "embedded")
 ROWS_AFTER = "SELECT rowid, * FROM {table} WHERE rowid > ? ORDER BY rowid"
 EVERY_ROW = "SELECT 0, * FROM {table}"
 COUNT_ROWS = "SELECT count(*) FROM {table}"
@@ -470,12 +477,14 @@ FROM_5 = (
 )
 ADD_PUBLICATION_5 = "INSERT INTO publications VALUES (?, ?)"
 SET_MANIFEST = "UPDATE manifests SET manifest = ? WHERE grp = ?"
+GUARDED_6 = tuple(table for table in GUARDED if table != "embedded")
 FROM_6 = (
-    *(f"ALTER TABLE {table} ADD COLUMN digest BLOB NOT NULL DEFAULT ''" for table in ("store", *GUARDED)),
+    *(f"ALTER TABLE {table} ADD COLUMN digest BLOB NOT NULL DEFAULT ''" for table in ("store", *GUARDED_6)),
     "ALTER TABLE manifests ADD COLUMN copy TEXT NOT NULL DEFAULT ''",
     "UPDATE manifests SET copy = manifest",
     "CREATE INDEX unmade_group ON unmade (grp)",
 )
 ROWS_6 = ROWS | {"nodes": ROWS["nodes"].replace("birth || seconds", "birth")}
 FROM_7 = "ALTER TABLE nodes ADD COLUMN seconds TEXT NOT NULL DEFAULT ''"
+FROM_8 = next(statement for statement in SCHEMA if statement.startswith("CREATE TABLE embedded"))
 NAME_READER = "UPDATE sources SET reader = ? WHERE substr(report, 1, length(?)) = ?"

@@ -220,8 +220,8 @@ def _from_6(connection: Connection) -> None:
     """Every row gets a digest, of what it is."""
     for statement in sql.FROM_6:
         connection.execute(statement)
-    for table, (names, _) in sql.GUARDED.items():
-        width = names.count(",") + 1
+    for table in sql.GUARDED_6:
+        width = sql.GUARDED[table][0].count(",") + 1
         for some in in_batches(connection.each(sql.ROWS_6[table]), _AT_ONCE):
             rows = [(row_digest(row[width:-1]), *row[:width]) for row in some]
             connection.executemany(sql.GUARD[table], rows)
@@ -230,16 +230,26 @@ def _from_6(connection: Connection) -> None:
 
 
 def _from_7(connection: Connection) -> None:
-    """Nodes get times. What was damaged before stays so."""
+    """Nodes get times."""
+    _change_tables(connection, sql.FROM_7)
+
+
+def _from_8(connection: Connection) -> None:
+    """The store notes up to which node all texts have vectors; the next writer looks at all of them once."""
+    _change_tables(connection, sql.FROM_8)
+
+
+def _change_tables(connection: Connection, statement: str) -> None:
+    """Run a statement and renew the digest of the tables, unless they were damaged before."""
     uuid, digest = connection.execute(sql.STORE).fetchone()
     is_whole = digest == store_digest(connection, uuid)
-    connection.execute(sql.FROM_7)
+    connection.execute(statement)
     if is_whole:
         connection.execute(sql.SET_UUID, (uuid, store_digest(connection, uuid)))
 
 
 _AT_ONCE = 1_000
-STEPS: Mapping[int, Callable[[Connection], None]] = {5: _from_5, 6: _from_6, 7: _from_7}
+STEPS: Mapping[int, Callable[[Connection], None]] = {5: _from_5, 6: _from_6, 7: _from_7, 8: _from_8}
 """By the schema that each starts from."""
 
 

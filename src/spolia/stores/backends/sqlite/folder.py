@@ -274,7 +274,8 @@ class FolderBackend:
 
 class FolderWriteSession:
     def __init__(self, store: Path, timeout_s: float) -> None:
-        connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
+        if not (store / LOCK).exists():
+            connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
         self._lock = WriterLock(store, timeout_s)
         try:
             self.connection: Connection = connect(store, writing=True)
@@ -361,6 +362,7 @@ def forget(store: Path, connection: Connection, damaged: Mapping[Path, str]) -> 
     """
     counts = {}
     connection.execute(sql.BEGIN)
+    connection.execute(sql.FORGET_EMBEDDED)
     for embedder, number, _, count, _ in connection.execute(sql.SEGMENTS).fetchall():
         path = segment_path(store, embedder, number)
         if path in damaged:
