@@ -242,8 +242,16 @@ def test_where_a_flow_sends_to_is_said_of_rerankers_and_of_groups_that_it_builds
         scorer = f"{{RerankModel: {{model: r, base_url: '{server.url}'}}}}"
         (tmp_path / "f.yaml").write_text(f"- BM25: {{group: {group}}}\n- CrossEncoder: {{scorer: {scorer}}}\n")
         search = ("search", "tides", "--store", store, "--flow", tmp_path / "f.yaml")
-        first, second = spolia(*search), spolia(*search)
-    assert (first.code, second.code) == (0, 0), first.err
+        promote = ("promote", tmp_path / "f.yaml", "--to", "candidate", "--store", store)
+        refused = [spolia(*search), spolia(*promote)]
+        assert server.requests == []
+        first, second = spolia(*search, "--build-groups"), spolia(*search)
+        promoted = spolia(*promote)
+    assert [one.code for one in refused] == [2, 2]
+    for one in refused:
+        assert f"all texts of {store} go to {server.url} (m)" in one.err
+        assert "add --build-groups" in one.err
+    assert (first.code, second.code, promoted.code) == (0, 0, 0), first.err + promoted.err
     said = f"Questions and passages go to {server.url}"
     assert [f"{said} (m)" in ran.err for ran in (first, second)] == [True, False]  # the group is there, then
     assert [f"{said} (r)" in ran.err for ran in (first, second)] == [True, True]

@@ -11,6 +11,8 @@ from spolia.databases import PostgresDatabase
 from spolia.errors import FlowFileError, StoreError, VariableRefused
 from spolia.flow_files import dump, load
 from spolia.generation import Reader
+from spolia.indexing.sources.remote_files import RemoteFiles
+from spolia.indexing.sources.sql import SQLRows
 from spolia.models.http.chat import ChatModel
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.corpus import Corpus
@@ -81,7 +83,12 @@ def test_a_database_address_reads_the_variable_that_it_names_or_that_of_its_libr
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert env_of(Corpus("postgresql://a@h/d?password_env=X")) == {"X": True}
-    assert env_of(PostgresDatabase("postgresql://a@h/d")) == {"PGPASSWORD": False}
+    assert env_of(PostgresDatabase("postgresql://a@h/d")) == {"PGPASSWORD": False, "PGSERVICE": False}
+    assert env_of(Corpus("postgresql://h/d?service=theirs"))["PGSERVICE"]
+    assert env_of(Corpus("postgresql://h/d?passfile=a"))["PGPASSFILE"]
+    assert env_of(SQLRows("a", "postgresql+psycopg://ann@h/d", "t", "id", "body")) == {"PGPASSWORD": False}
+    assert env_of(SQLRows("a", "sqlite:///a.db", "t", "id", "body")) == {}
+    assert "AWS_SESSION_TOKEN" in env_of(RemoteFiles("s3://docs", (("endpoint_url", "http://h"),)))
     assert env_of(Corpus("notes.spolia")) == {}
     assert env_of(Qdrant("http://h", api_key_env="K")) == {"K": True}
     monkeypatch.setenv("PGPASSWORD", "s")
@@ -89,11 +96,13 @@ def test_a_database_address_reads_the_variable_that_it_names_or_that_of_its_libr
         refuse_env(Corpus("postgresql://a@h/d"))
 
 
-def test_a_vector_database_of_a_store_reads_its_own_variable_and_those_that_are_allowed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("QDRANT_API_KEY", "k")
+def test_a_vector_database_of_a_store_reads_only_variables_that_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_stored(Qdrant("http://h"), "chunk")
+    monkeypatch.setenv("QDRANT_API_KEY", "k")
+    with pytest.raises(StoreError, match="QDRANT_API_KEY"):
+        refuse_stored(Qdrant("http://h"), "chunk")
+    with allow_env("QDRANT_API_KEY"):
+        refuse_stored(Qdrant("http://h"), "chunk")
     with pytest.raises(
         StoreError, match="group 'chunk' of the store: Qdrant reads the environment variable AWS_SECRET"
     ):

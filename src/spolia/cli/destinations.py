@@ -1,18 +1,22 @@
 """Which servers a flow sends to, said before anything is sent."""
 
 import os
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from spolia.cli.screen import Screen
+import typer
+
+from spolia.cli.options import BUILDS
+from spolia.cli.screen import Screen, visible
 from spolia.core.environment import env_of, not_allowed
 from spolia.core.operator import Operator
-from spolia.errors import StoreError
+from spolia.errors import QueryError, StoreError
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.http.remote import Remote
 from spolia.models.protocols import LanguageModel
-from spolia.stores.corpus import NodeGroup
+from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition
 from spolia.stores.manifest import Manifest, asked_by
 
@@ -59,14 +63,58 @@ def tell_of_measured(
         screen.say(f"{given.name} is not asked: no flow and no measure uses it.", "yellow")
 
 
-def _servers(flow: Operator[Any, Any]) -> Iterator[Remote]:
-    """The servers that a flow asks, with those of the groups that it would build at their first use."""
+def _servers(flow: Operator[Any, Any], opened: Corpus | None = None) -> Iterator[Remote]:
+    """Yield the servers that a flow asks, with those of the groups that it would build at their first use.
+
+    Args:
+        opened: the only store that may be opened to find out which groups are built; None for any.
+    """
     for one in flow.resources:
         if isinstance(one, Remote):
             yield one
-        elif isinstance(one, NodeGroup) and one.definition is not None and not _is_built(one):
-            yield from _servers(one.definition.transform)
-            yield from (how.embedder for how in one.definition.embeddings if isinstance(how.embedder, Remote))
+    for group in groups_to_build(flow, opened):
+        yield from builders(group)
+
+
+def groups_to_build(flow: Operator[Any, Any], opened: Corpus | None = None) -> Iterator[NodeGroup]:
+    """Yield the groups that a flow defines and that are not built."""
+    for one in flow.resources:
+        if isinstance(one, NodeGroup) and one.definition is not None:
+            may_open = opened is None or one.corpus == opened
+            if not (may_open and _is_built(one)):
+                yield one
+
+
+def builders(group: NodeGroup) -> Iterator[Remote]:
+    """Yield the servers that get the texts of documents when a group is built."""
+    if group.definition is not None:
+        yield from _servers(group.definition.transform)
+        yield from (how.embedder for how in group.definition.embeddings if isinstance(how.embedder, Remote))
+
+
+def confirm_builds(file: str, flow: Operator[Any, Any], given: Collection[object]) -> None:
+    """Ask before a flow file makes documents leave: its groups are built at their first use, by servers that it names.
+
+    Args:
+        given: models that the caller named; they may get the texts.
+
+    Raises:
+        QueryError: the user declines, or cannot be asked.
+    """
+    known = _servers_and_models(given)
+    for group in groups_to_build(flow):
+        for server in dict.fromkeys(builders(group)):
+            if (server.base_url, server.model) in known:
+                continue
+            sent = destination(
+                server, f"{file} defines the group {group.name!r}: to build it, all texts of {group.corpus.path}"
+            )
+            if BUILDS.get():
+                Screen().say(sent)
+            elif not (sys.stdin.isatty() and sys.stderr.isatty()):
+                raise QueryError(f"{sent} If you trust this server, add --build-groups.")
+            elif not typer.confirm(f"{visible(sent)} Build it?", err=True):
+                raise QueryError(f"Group {group.name!r} was not built.")
 
 
 def _is_built(group: NodeGroup) -> bool:
@@ -109,16 +157,20 @@ def _with_key(variables: Sequence[str]) -> str:
 
 
 def sent_by(
-    flow: Operator[Any, Any], given: Collection[object], trusted: Collection[object] = ()
+    flow: Operator[Any, Any],
+    given: Collection[object],
+    trusted: Collection[object] = (),
+    opened: Corpus | None = None,
 ) -> list[dict[str, Any]]:
     """What a flow sends, and where: each server that it names and is not given, and what its keys are called.
 
     Args:
         trusted: models that the caller named, whose keys are allowed.
+        opened: the store that the caller named; others are not opened.
     """
     known, free = _servers_and_models(given), _servers_and_models(trusted)
     told = list[dict[str, Any]]()
-    for one in dict.fromkeys((*_servers(flow), *flow.resources)):
+    for one in dict.fromkeys((*_servers(flow, opened), *flow.resources)):
         where = next((at for name in ("base_url", "url", "path") if "://" in (at := str(getattr(one, name, "")))), "")
         server = (where, getattr(one, "model", ""))
         if where and server not in known:

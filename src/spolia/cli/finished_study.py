@@ -16,7 +16,7 @@ PACKAGE = Path(spolia.__file__).parent
 PROFILE = "spolia.toml"
 OUTSIDE = ("store", "known", "prompts", "web", "allow_env", "keep_values", "weights")
 """Options that name what may change without a trace in a file that is looked at here, or ask for more than a result."""
-ELSE_ALIKE = ("json", "workers", "processes", "estimate")
+ELSE_ALIKE = ("json", "build_groups", "workers", "processes", "estimate")
 """Options with which the result is the same."""
 NAMED_BY_OPTIONS = (
     "MiniLM(",

@@ -6,12 +6,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from spolia.cli.destinations import confirm_builds
 from spolia.cli.model_profile import profile_of
 from spolia.cli.models import embedder_for, embedding_of, model_at, scorer_for
 from spolia.cli.node_groups import refuse_unknown
 from spolia.cli.options import MAIN, RerankOptions
 from spolia.cli.user_modules import own
-from spolia.core.environment import unused
+from spolia.core.environment import is_looking, unused
 from spolia.core.operator import Operator, Retriever
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, QueryError, StoreError, WiringError
@@ -242,7 +243,10 @@ def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
         beside = (str(one) for one in file.parent.glob("*") if one.suffix.lower() in SUFFIXES)
         raise FlowFileError(f"{name} does not exist. {advice(name, beside)}")
     with in_words_of_the_command_line():
-        return load(Path(name), parts.given(), parts.known)
+        flow = load(Path(name), parts.given(), parts.known)
+    if not is_looking():
+        confirm_builds(name, flow, (*parts.given().values(), *parts.trusted))
+    return flow
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from spolia.models.http.chat import ChatModel
 from spolia.models.http.embeddings import EmbeddingModel
 from spolia.models.http.remote import Remote
 from spolia.models.http.reranking import RerankModel
+from spolia.stores.corpus import Corpus
 from spolia.types import Value
 
 FILE = "spolia.toml"
@@ -37,16 +38,37 @@ class ModelProfile(Value):
         path: of the file; empty for none.
         is_named: the caller named the file; one that merely lies in the working directory may come from somebody else,
             so that its variables have to be allowed (`spolia.core.environment`).
-        store: the store to search, or to index into.
+        address: of the store to search, or to index into.
         access: who asks.
         tables: the settings of each model, by table.
     """
 
     path: str = ""
     is_named: bool = False
-    store: str = ""
+    address: str = ""
     access: tuple[str, ...] = ()
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def store(self) -> str:
+        """The store; empty if none is named.
+
+        Raises:
+            VariableRefused: the caller did not name the profile, and the store's address reads a variable that is not
+                allowed.
+        """
+        if self.address:
+            self._refuse(Corpus(self.address))
+        return self.address
+
+    def _refuse(self, value: object) -> None:
+        if not self.is_named:
+            try:
+                refuse_env(value)
+            except VariableRefused as error:
+                raise VariableRefused(
+                    f"{self.path}: {error.reason} Or name the file: --profile-file {self.path}"
+                ) from error
 
     def options(self) -> dict[str, Any]:
         """What it says, as options by the names of their parameters."""
@@ -69,13 +91,8 @@ class ModelProfile(Value):
         if said and known.get("model", name) != name:
             said = {KEY: said[KEY]} if KEY in said else {}
         found = kind(name, url, **{KEY: usual_key(url), **said, **more})
-        if is_its_own and not self.is_named:
-            try:
-                refuse_env(found)
-            except VariableRefused as error:
-                raise VariableRefused(
-                    f"{self.path}: {error.reason} Or name the file: --profile-file {self.path}"
-                ) from error
+        if is_its_own:
+            self._refuse(found)
         return found
 
 

@@ -1,6 +1,7 @@
 """Arguments and options that several commands share."""
 
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -34,7 +35,20 @@ def argument(metavar: str, help: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False)
 
 
-StorePath: TypeAlias = Annotated[str, option("--store STORE", STORES)]
+def _allow_store(context: typer.Context, param: typer.CallbackParam, store: str) -> str:
+    """Refuse a store of a profile whose address reads a variable that is not allowed."""
+    source = context.get_parameter_source(param.name or "")
+    if source is not None and source.name == "DEFAULT_MAP":
+        from spolia.cli.model_profile import profile_of
+
+        try:
+            return profile_of(context.params.get("profile_file")).store
+        except VariableRefused as error:
+            raise WRONG_USAGE(error.reason, context) from error
+    return store
+
+
+StorePath: TypeAlias = Annotated[str, option("--store STORE", STORES, callback=_allow_store)]
 MaybeStore: TypeAlias = Annotated[str | None, option("--store STORE", STORES)]
 Access: TypeAlias = Annotated[
     list[str] | None,
@@ -80,8 +94,27 @@ AllowEnv: TypeAlias = Annotated[
     list[str] | None,
     option(
         "--allow-env NAME",
-        "An environment variable that flow files, source files and the store may name; repeatable.",
+        "An environment variable that files and the store may name; repeatable.",
         callback=_allow,
+    ),
+]
+BUILDS: ContextVar[bool] = ContextVar("builds", default=False)
+"""Whether groups of flow files may be built by the servers that the files name."""
+
+
+def _allow_builds(context: typer.Context, allowed: bool) -> bool:
+    """Allow builds until the command ends."""
+    token = BUILDS.set(allowed)
+    context.call_on_close(lambda: BUILDS.reset(token))
+    return allowed
+
+
+BuildGroups: TypeAlias = Annotated[
+    bool,
+    option(
+        "--build-groups",
+        "Build groups that a flow file defines, although all texts of the store then go to servers that it names.",
+        callback=_allow_builds,
     ),
 ]
 OwnPrompts: TypeAlias = Annotated[
@@ -146,8 +179,8 @@ def _profiled(context: typer.Context, file: Path | None) -> Path | None:
             raise typer.BadParameter(str(error)) from error
         context.default_map = {**(context.default_map or {}), **profile.options()}
         needs_store = any(one.name == "store" and one.required for one in context.command.params)
-        if profile.store and needs_store:
-            context.default_map["store"] = profile.store
+        if profile.address and needs_store:
+            context.default_map["store"] = profile.address
     return file
 
 
@@ -212,6 +245,7 @@ class SearchOptions(RerankOptions):
     ] = "chunk"
     known: Known = None
     allow_env: AllowEnv = None
+    build_groups: BuildGroups = False
     prompts: OwnPrompts = None
     keep_values: Annotated[
         bool,
@@ -251,6 +285,8 @@ class QuestionOptions(RerankOptions):
     ] = ""
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")] = 0
     known: Known = None
+    allow_env: AllowEnv = None
+    build_groups: BuildGroups = False
     budget_calls: BudgetCalls = None
     budget_tokens: BudgetTokens = None
     budget_usd: BudgetUsd = None
@@ -265,7 +301,6 @@ class MeasuringOptions(QuestionOptions):
         str, option("--split PART", "Only this part: tune (later commands reject it), select, or report.")
     ] = ""
     limit: Annotated[int | None, option("--limit", "Limit on questions, drawn by the seed.", min=1)] = None
-    allow_env: AllowEnv = None
     web: Web = None
     prompts: OwnPrompts = None
     degraded: Annotated[

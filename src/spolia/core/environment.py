@@ -1,6 +1,7 @@
-"""Which environment variables may be read for what the caller did not write: a flow file, or the groups of a store.
+"""Which environment variables may be read for an address that a file names: a flow, a store, a profile, a baseline.
 
 Such a file may come from somebody else, and name any server and any variable, whose value would then be sent there.
+An address that the caller wrote, on the command line or in Python, reads what it wants.
 """
 
 import os
@@ -47,7 +48,7 @@ def without_password(address: str) -> str:
 
 @contextmanager
 def allow_env(*names: str) -> Iterator[None]:
-    """Allow flow files and stores to name these environment variables, for whatever runs inside.
+    """Allow files to name these environment variables, for whatever runs inside.
 
     Args:
         names: of the variables.
@@ -75,12 +76,17 @@ def allowed_env() -> frozenset[str]:
 
 @contextmanager
 def unused() -> Iterator[None]:
-    """What is read inside is only looked at, and sends nothing: it may name any variable."""
+    """Read files only to show what they say: they may name any variable, and no address that they name is opened."""
     token = _looking.set(True)
     try:
         yield
     finally:
         _looking.reset(token)
+
+
+def is_looking() -> bool:
+    """Return whether files are read inside `unused`."""
+    return _looking.get()
 
 
 def env_of(value: Any) -> dict[str, bool]:
@@ -101,7 +107,7 @@ def not_allowed(value: Any) -> dict[str, bool]:
 
 
 def refuse_env(value: Any) -> None:
-    """Refuse a value of a flow file or a store that reads a variable which the caller has not allowed."""
+    """Refuse a value that a file names and that reads a variable which the caller has not allowed."""
     if not _looking.get():
         for name, is_named in not_allowed(value).items():
             address = next((found for at in _ADDRESSES if (found := getattr(value, at, ""))), "")
@@ -117,9 +123,3 @@ def refuse_env(value: Any) -> None:
                 f"you trust this server, add --allow-env {name}, or set {ALLOWED}={name} for all commands; in Python "
                 f"write `with allow_env({name!r}):`, or load(…, env=({name!r},)).{unneeded}"
             )
-
-
-def refuse_named_env(value: Any) -> None:
-    """As `refuse_env`, for addresses of one kind of server, whose own variables hold keys of such servers alone."""
-    if any(not_allowed(value).values()):
-        refuse_env(value)

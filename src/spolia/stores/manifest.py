@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from spolia.core.codec import decode, encode
-from spolia.core.environment import refuse_env, refuse_named_env
+from spolia.core.environment import refuse_env
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import (
@@ -422,7 +422,7 @@ def index_of(how: GroupEmbedding) -> IndexSettings:
 def refuse_stored(settings: IndexSettings, group: str) -> None:
     """Refuse to open a database by settings that read a variable which nobody has allowed the store to name."""
     try:
-        refuse_named_env(settings)
+        refuse_env(settings)
     except VariableRefused as error:
         raise StoreError(f"The vectors of group {group!r} of the store: {error.reason}") from error
 

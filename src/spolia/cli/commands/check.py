@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from spolia.core.check import Checked, Problem
     from spolia.core.operator import Operator
     from spolia.flows.catalogue import Published
+    from spolia.stores.corpus import Corpus
 
 
 def check(
@@ -38,8 +39,8 @@ def check(
     looked = described(flow, parts)
     found = look(looked, takes=Query)
     if store:
-        found = found.but(problems=(*found.problems, *_unknown_groups(looked)))
-    sends = sent_by(looked, STAND_IN.given().values(), parts.trusted)
+        found = found.but(problems=(*found.problems, *_unknown_groups(looked, parts.chunks.corpus)))
+    sends = sent_by(looked, STAND_IN.given().values(), parts.trusted, opened=parts.chunks.corpus)
     published = _published(flow_named(flow)) if flow in MODULES else {}
     if published:  # as with a model: without one, `naive` quotes and makes no call
         found = found.but(calls=as_published(flow).calls())
@@ -59,17 +60,19 @@ def check(
     return Exit.DONE if found.ok else Exit.USAGE
 
 
-def _unknown_groups(flow: "Operator[Any, Any]") -> "Iterator[Problem]":
-    """Node groups that the store of a flow does not have and that nothing defines."""
+def _unknown_groups(flow: "Operator[Any, Any]", corpus: "Corpus") -> "Iterator[Problem]":
+    """Yield node groups that the store does not have and that nothing defines. Stores that only the flow names stay
+    closed."""
     from spolia.core.check import Problem
     from spolia.stores.corpus import NodeGroup
     from spolia.stores.groups.definitions import unknown
     from spolia.stores.manifest import BUILT_IN
 
+    there = corpus.latest().manifests
     for group in dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)):
-        there = group.corpus.latest().manifests if group.definition is None and group.name not in BUILT_IN else None
-        if there is not None and group.name not in there:
-            yield Problem("", str(unknown(group.name, group.corpus.path, there)))
+        is_defined = group.definition is not None or group.name in BUILT_IN or group.name in there
+        if group.corpus == corpus and not is_defined:
+            yield Problem("", str(unknown(group.name, corpus.path, there)))
 
 
 def _published(flow: "Published") -> dict[str, Any]:

@@ -114,6 +114,8 @@ def _options(
 ) -> "tuple[GateOptions, EvaluationRun]":
     """The options of the command line, else those of the baseline."""
     from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions
+    from spolia.core.environment import refuse_env
+    from spolia.stores.corpus import Corpus
 
     which = given.split, str(given.limit or ""), str(given.seed or ""), tuple(tolerance or ()), rule
     how = tuple(given.known or ()), str(given.prompts or ""), tuple(given.web or ())
@@ -123,6 +125,8 @@ def _options(
     )
     if before is not None:
         said = said.over(GateOptions.read(before.command, baseline))
+        if said.store and not given.store:
+            refuse_env(Corpus(said.store))
     if not said.flow or not said.data:
         raise DataError(f"{baseline} does not say which flow and data it is of. Write FLOW and --data DIR.")
     _deciding(said.tolerance, said.rule)
@@ -154,7 +158,8 @@ def promote(
 ) -> Exit:
     """Switch the alias `production` of a store to a flow, if it passes the gate. A running server follows.
 
-    First the node groups that the flow needs are built and the gate runs, on --store. Exit code 1 if it does not pass;
+    First the node groups that the flow needs are built and the gate runs, on --store. Spolia asks you before texts go
+    to a server that a flow file names, or wants --build-groups. Exit code 1 if it does not pass;
     the alias stays as it is then.
     """
     from spolia.cli.flow_parts import is_file
@@ -205,7 +210,7 @@ def _candidate(aliases: "Aliases") -> str:
 def _build_groups(screen: Screen, given: MeasuringOptions, flow: str) -> None:
     """Build what the first question would have to build."""
     from spolia.cli.experiments import real_model
-    from spolia.cli.flow_parts import STAND_IN, described, parts_of, with_sources
+    from spolia.cli.flow_parts import STAND_IN, described, from_file, is_file, parts_of, with_sources
     from spolia.core.operator import inside
     from spolia.stores.corpus import NodeGroup
     from spolia.stores.groups.materialise import materialise
@@ -214,7 +219,8 @@ def _build_groups(screen: Screen, given: MeasuringOptions, flow: str) -> None:
     llm = real_model(given) or STAND_IN.llm
     parts = parts_of(given.store, given, llm, known=given.known, prompts=given.prompts)
     parts = with_sources(parts.but(retriever=given.retriever or "default"), given.web, ())
-    groups = [parts.chunks, *(one for one in inside(described(flow, parts)) if isinstance(one, NodeGroup))]
+    found = from_file(flow, parts) if is_file(flow) else described(flow, parts)
+    groups = [parts.chunks, *(one for one in inside(found) if isinstance(one, NodeGroup))]
     with screen.progress("building groups"):
         for lack in materialise(groups, known=parts.known):
             screen.say(f"Not in {lack.group}: {lack.uri} {lack.reason}", "yellow")

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit, subcommands
-from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, ProfileFile, SeenBy, argument, option
+from spolia.cli.options import (
+    AllowEnv,
+    AsJson,
+    BuildGroups,
+    Known,
+    MaybeStore,
+    OwnPrompts,
+    ProfileFile,
+    SeenBy,
+    argument,
+    option,
+)
 from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
 
@@ -51,6 +62,7 @@ def show(
     prompts: OwnPrompts = None,
     known: Known = None,
     allow_env: AllowEnv = None,
+    build_groups: BuildGroups = False,
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:

@@ -41,6 +41,7 @@ class ServeOptions(RerankOptions):
     web: options.Web = None
     known: options.Known = None
     allow_env: options.AllowEnv = None
+    build_groups: options.BuildGroups = False
     prompts: options.OwnPrompts = None
     keep_values: options.KeepValues = False
     redact: options.Redact = None

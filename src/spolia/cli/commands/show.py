@@ -57,7 +57,7 @@ def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, svg: bo
     from spolia.flow_files.files import dump
 
     found = described(flow, parts)
-    sends = sent_by(found, STAND_IN.given().values(), parts.trusted)
+    sends = sent_by(found, STAND_IN.given().values(), parts.trusted, opened=parts.chunks.corpus)
     if screen.json:
         drawn = {"tree": tree(found), "mermaid": flowchart(found), "svg": picture(found)}
         screen.give(flow=flow, **drawn, yaml=dump(found, parts.given()), sends=sends)

@@ -33,6 +33,8 @@ _PAST_EGRESS = ("http", "https", "webhdfs", "github", "gist", "dask", "jupyter",
 """Protocols with which fsspec asks any server that an address or a file names."""
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "date_time")
 _VERSIONS = ("ETag", "etag", "md5Hash", "checksum", "CRC", "VersionId")
+_AMAZON = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""Variables with which requests to object stores are signed; the first and the last are sent."""
 _NAMING = ("protocol", "target_protocol", "remote_protocol", "fo", "url", "base_url")
 
 
@@ -84,6 +86,12 @@ class RemoteFiles(Source):
         if others:
             path = "/".join(filter(None, ["::".join(others).rstrip("/"), path.strip("/")]))
         return f"{protocol}://{path.rstrip('/')}/"
+
+    @property
+    def env_names(self) -> dict[str, bool]:
+        """See `spolia.core.environment.env_of`; requests to another server than Amazon's are signed, too."""
+        elsewhere = any(name == "endpoint_url" for name, _ in self.options)
+        return super().env_names | dict.fromkeys(_AMAZON if elsewhere else (), False)
 
     def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         with _translated(self):

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 CONNECT_S = 10
 _LIBPQ = {"connect_timeout": CONNECT_S, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 """A server that is gone without a word is noticed after a minute, not never."""
+_PASSWORDS = (("postgres|cockroach|redshift", "PGPASSWORD"), ("mysql|mariadb", "MYSQL_PWD"))
+"""By the kind of database, the variable from which its library takes a password that no address names."""
 
 
 @contextmanager
@@ -188,6 +190,13 @@ class SQLRows(Source):
     @property
     def id(self) -> str:
         return f"sql://{self.name}/"
+
+    @property
+    def env_names(self) -> dict[str, bool]:
+        """See `spolia.core.environment.env_of`; a database's own library reads one more where no password is named."""
+        named = super().env_names
+        by_library = [] if _VARIABLE.search(self.url) else [v for kind, v in _PASSWORDS if re.match(kind, self.url)]
+        return named | dict.fromkeys(by_library, False)
 
     def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         with connected(self) as connection:

@@ -12,6 +12,8 @@ from spolia.types import Value
 
 SCHEMA = "spolia"
 _OWN = ("schema", "password_env")
+_PASSWORD_FILES = {"service": "PGSERVICE", "servicefile": "PGSERVICEFILE", "passfile": "PGPASSFILE"}
+"""Options of an address that take a password from a file, with libpq's variables for them."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -29,8 +31,13 @@ class Address(Value):
 
     @property
     def env_names(self) -> dict[str, bool]:
-        """See `spolia.core.environment.env_of`; libpq reads the last one itself."""
-        return {self.password_env: True} if self.password_env else {"PGPASSWORD": False}
+        """See `spolia.core.environment.env_of`; libpq itself reads those that begin with PG.
+
+        The password of a service goes to the host that the address names, not to the one of its service file.
+        """
+        own = {self.password_env: True} if self.password_env else {"PGPASSWORD": False, "PGSERVICE": False}
+        named = {name for name, _ in parse_qsl(urlsplit(self.server).query)}
+        return own | {variable: True for option, variable in _PASSWORD_FILES.items() if option in named}
 
     def secrets(self) -> Mapping[str, str]:
         if not self.password_env:
