@@ -64,10 +64,10 @@ def test_changes_are_published_together_and_the_last_one_of_a_document_holds(doc
     assert found(documents, "salt", "staff") == ["doc://mines.md"]
     (mines,) = documents.found(frozenset({"staff"}), after="a/tides.md")
     assert (mines.name, ("year", 2026) in mines.meta) == ("mines.md", True)
-    documents.refuse_change(["mines.md", "new.md"], Requester("ann", frozenset({"staff"})))
-    documents.refuse_change(["new.md"], Requester("bob", frozenset()))
+    documents.refuse_names(["new.md"], Requester("ann", frozenset({"staff"})))
+    documents.refuse_names(["new.md"], Requester("bob", frozenset()))
     with pytest.raises(NotAllowed):
-        documents.refuse_change(["mines.md", "new.md"], Requester("bob", frozenset()))
+        documents.refuse_names(["mines.md", "new.md"], Requester("bob", frozenset()))
     tasks.append(documents.add("mines.md", b"Never published."))
     documents.cancel(tasks[-1])
     documents.delete("mines.md")
@@ -119,11 +119,12 @@ def test_readers_are_a_list_of_names(documents: Documents, access: Any) -> None:
         documents.add("new.md", b"Salt.", access=access)  # the letters of a name would be readers
 
 
-def test_a_document_that_waits_is_changed_by_those_alone_who_may_read_it(documents: Documents) -> None:
-    documents.add("new.md", b"Salt is dug in mines.", access=["ann"])
-    documents.refuse_change(["new.md"], Requester("ann", frozenset({"ann"})))
+def test_the_name_of_a_document_that_waits_is_its_owners_also_where_others_read_it(documents: Documents) -> None:
+    ann, bob = (Requester(name, frozenset({name}), name) for name in ("ann", "bob"))
+    documents.add("new.md", b"Salt is dug in mines.", access=["ann", "bob"], by=ann)
+    documents.refuse_names(["new.md"], ann)
     with pytest.raises(NotAllowed):
-        documents.refuse_change(["new.md"], Requester("bob", frozenset({"bob"})))
+        documents.refuse_names(["new.md"], bob)
 
 
 def test_other_documents_and_groups_of_the_store_stay(documents: Documents, fast_folder: Path) -> None:

@@ -198,7 +198,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         def work() -> TaskList:
             if paths:
                 added = documents.folders.files(paths, documents.readers)
-                documents.refuse_change(added, by)  # they are added a hundred at a time
+                documents.refuse_names(added, by)  # they are added a hundred at a time
                 how: dict[str, Any] = {"metadata": fields, "callback": callback, "by": by, "key": key}
                 found = {base: readers_of(documents, holder, access, f"{base}/") for base in map(base_of, added)}
                 return _tasks(documents, documents.add_paths(added, access=lambda name: found[base_of(name)], **how))
@@ -231,7 +231,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         """Add a document, or put it in the place of the one with its name. The body is the file."""
         holder, fields = request.scope["holder"], _fields(metadata)
         by = writer_of(holder)
-        await run_in_threadpool(documents.refuse_change, [name], by)  # before the body is read
+        await run_in_threadpool(documents.refuse_names, [name], by)  # before the body is read
         readers = await run_in_threadpool(readers_of, documents, holder, access, name)
         how: dict[str, Any] = {"metadata": fields, "access": readers}
         how |= {"by": by, "key": key, "callback": callback}
@@ -270,21 +270,21 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
     @app.put("/v1/bases/{base}", response_model=BaseReply)
     async def put_base(request: Request, base: str, asked: BaseRequest) -> Response:
-        """Make a knowledge base, or change your own."""
+        """Add a knowledge base, or change your own."""
 
         def work() -> BaseReply:
             holder = request.scope["holder"]
-            owner = writer_of(holder).owner
+            by = writer_of(holder)
             in_base("a document", base)
             readers = tuple(readers_in(base, _named(asked.access)))
-            documents.bases.put(KnowledgeBase(base, asked.description, owner, readers))
+            documents.put_base(KnowledgeBase(base, asked.description, by.owner, readers), by=by)
             return next(one for one in base_list(documents, holder) if one["name"] == base)
 
         return JSONResponse(await run_in_threadpool(work))
 
     @app.delete("/v1/bases/{base}", response_model=TaskList, status_code=202)
     async def delete_base(request: Request, base: str, callback: Callback = "") -> Response:
-        """Delete a knowledge base of your own with all its documents, if you may read all of them."""
+        """Delete a knowledge base of your own with all its documents, if all of them are yours."""
 
         def work() -> TaskList:
             by = writer_of(request.scope["holder"])
@@ -345,7 +345,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
 
     @app.delete("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def delete(request: Request, name: str, key: Key = "", callback: Callback = "") -> Response:
-        """Delete a document that the key's user may read."""
+        """Delete a document of the key's user."""
         by = writer_of(request.scope["holder"])
         return await accepted(lambda: documents.delete(name, by=by, key=key, callback=callback))
 
@@ -385,7 +385,7 @@ def base_list(documents: Documents, holder: KeyHolder) -> list[BaseReply]:
     found: list[BaseReply] = []
     for name in sorted(own.keys() | counts.keys() - {""}):
         base = own.get(name, KnowledgeBase(name))
-        is_own = base.owner == asker.owner
+        is_own = name in own and asker.is_owner(base.owner)
         readers = (list(base.access) or [EVERYBODY]) if is_own else []
         said = {"description": base.description, "access": readers, "is_own": is_own, "documents": counts[name]}
         found.append(cast(BaseReply, {"name": name, **said}))
@@ -393,7 +393,7 @@ def base_list(documents: Documents, holder: KeyHolder) -> list[BaseReply]:
 
 
 def asker_of(holder: KeyHolder) -> Requester:
-    return Requester(holder.name, holder.principals, holder.principal or holder.name)
+    return Requester(holder.name, None if holder.admin else holder.principals, holder.principal or holder.name)
 
 
 def writer_of(holder: KeyHolder) -> Requester:

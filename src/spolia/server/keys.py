@@ -37,6 +37,7 @@ _SETTINGS: dict[str, Any] = {
     "usd_per_day": (int, float),
     "expires": datetime,
     "writes": bool,
+    "admin": bool,
 }
 
 
@@ -195,7 +196,7 @@ def until_tomorrow() -> float:
 class KeyHolder:
     """Who has a key: the access lists of the store decide by `principal` and `groups` what a search finds.
 
-    `writes`: may add and delete documents.
+    `writes`: may add documents, and change its own. `admin`: may change those of all, too.
     """
 
     name: str
@@ -205,6 +206,7 @@ class KeyHolder:
     daily: DailyQuota = field(default_factory=DailyQuota)
     expires: datetime | None = None
     writes: bool = False
+    admin: bool = False
 
     @property
     def principals(self) -> frozenset[str]:
@@ -228,7 +230,7 @@ class ApiKeys:
     @classmethod
     def of_token(cls, token: str, access: tuple[str, ...] = ()) -> Self:
         """One key, whose holder asks for these users and groups."""
-        return cls({hashed(token): KeyHolder("token", groups=access, writes=True)})
+        return cls({hashed(token): KeyHolder("token", groups=access, writes=True, admin=True)})
 
     def holder(self, authorization: str) -> KeyHolder | None:
         """Who has the key of an `Authorization` header; None if nobody has, or no longer."""
@@ -321,7 +323,7 @@ def add_key(file: Path, holder: KeyHolder) -> str:
     lines += [f"requests_per_minute = {holder.quota.per_minute}"] if holder.quota.per_minute else []
     lines += [f"{name}_per_day = {limit}" for name, limit in asdict(holder.daily).items() if limit]
     lines += [f"expires = {holder.expires.isoformat(timespec='seconds')}"] if holder.expires else []
-    lines += ["writes = true"] if holder.writes else []
+    lines += [f"{name} = true" for name in ("writes", "admin") if getattr(holder, name)]
     before = file.read_text("utf-8").rstrip("\n") + "\n\n" if file.exists() else ""
     _write(file, before + "\n".join(lines) + "\n")
     return key
@@ -358,11 +360,13 @@ def _asker(file: Path, name: str, said: Any) -> tuple[str, KeyHolder]:
     ):
         raise QueryError(
             f"{file}: [{name}] is not a key. It has sha256, and may have principal, groups, requests_per_minute, "
-            "requests_per_day, tokens_per_day, usd_per_day, writes and expires (a time with its zone); `spolia keys` "
-            "writes it."
+            "requests_per_day, tokens_per_day, usd_per_day, writes, admin and expires (a time with its zone); "
+            "`spolia keys` writes it."
         )
     groups, quota = tuple(map(str, said.get("groups", ()))), Quota(said.get("requests_per_minute", 0))
     daily = DailyQuota(*(said.get(f"{one}_per_day", 0) for one in ("requests", "tokens", "usd")))
+    admin = said.get("admin", False)
+    writes = admin or said.get("writes", False)
     return said["sha256"], KeyHolder(
-        name, said.get("principal", ""), groups, quota, daily, said.get("expires"), said.get("writes", False)
+        name, said.get("principal", ""), groups, quota, daily, said.get("expires"), writes, admin
     )

@@ -37,6 +37,7 @@ from spolia.services.jobs import CALLBACK, Job, JobQueue, NewJob
 from spolia.services.knowledge_bases import (
     BASE,
     LARGEST_BYTES,
+    OWNER,
     KnowledgeBase,
     KnowledgeBases,
     Requester,
@@ -146,7 +147,7 @@ class Documents(Publisher):
             how: further fields of an `Upload`.
 
         Raises:
-            NotAllowed: somebody else's document or knowledge base has the name.
+            NotAllowed: the name belongs to another user's document or knowledge base.
             KeyReused: another request had this key.
             QueryError: the name is not one, no reader knows its format, or `access` lists no names.
         """
@@ -161,7 +162,11 @@ class Documents(Publisher):
                 )
             self._called(one.callback)
         files = [BytesIO(one.data) if isinstance(one.data, bytes) else one.data for one in uploads]
-        return self._put([_job(one, file, by.name) for one, file in zip(uploads, files, strict=True)], by, files)
+        jobs = [_job(one, file, by.name) for one, file in zip(uploads, files, strict=True)]
+        with self._change(by, new=[one.name for one in uploads]) as newest:
+            jobs = [_owned(job, newest, by) for job in jobs]
+            tasks = self.queue.put(jobs, files)
+        return self._accepted(jobs, tasks)
 
     def add_paths(
         self,
@@ -303,10 +308,12 @@ class Documents(Publisher):
                 raise QueryError(f"Task {last.id} changes {name!r:.80}. Ask again when it has ended.")
             said = {what: value for what, value in last.payload.items() if what != CALLBACK}
             said |= {"asked": {"to": to, "how": how}, "name": to_names[name]} | called
+            said[OWNER] = by.owner_after(last if how == "move" else newest.get(to_names[name]))
             return NewJob("transfer", said, keyed(name), said["name"], by.name)
 
         def deleted(name: str, task: int) -> NewJob:
-            return NewJob("delete", {"name": name, AFTER: task} | called, keyed(name, "|moved"), name, by.name)
+            said = {"name": name, AFTER: task, OWNER: by.owner_after(newest[name])} | called
+            return NewJob("delete", said, keyed(name, "|moved"), name, by.name)
 
         def keyed(name: str, what: str = "") -> str | None:
             return _key(by.name, key and f"{key}|{name}{what}")
@@ -318,7 +325,7 @@ class Documents(Publisher):
                 self._refuse_other(job, "transfer", job.payload.get("asked") == {"to": to, "how": how}, key)
         if known:
             return known
-        with self._change([*to_names, *to_names.values()], by) as newest:
+        with self._change(by, **{"own" if how == "move" else "read": to_names}, new=to_names.values()) as newest:
             last = self._followed(to_names, newest)
             tasks = self.queue.put([added(name, last[name]) for name in to_names], of=[one.id for one in last.values()])
             if how == "move":
@@ -342,9 +349,10 @@ class Documents(Publisher):
             said = {what: value for what, value in said.items() if what != CALLBACK} | called
             fields = said["metadata"] | asked.get("metadata", {})
             said["metadata"] = {what: value for what, value in fields.items() if value is not None}
+            said[OWNER] = by.owner_after(last)
             return NewJob(kind, said, _key(by.name, key and f"{key}|{name}"), name, by.name)
 
-        with self._change(names, by) as newest:
+        with self._change(by, own=names) as newest:
             last = self._followed(names, newest, reads=kind != "embed")
             tasks = self.queue.put([change(*one) for one in last.items()], of=[one.id for one in last.values()])
         self.wake()
@@ -358,7 +366,7 @@ class Documents(Publisher):
             raise QueryError("The bytes of documents are not kept here. Send the document again.")
         for name in names:
             if name not in newest or not is_there(newest[name]):
-                raise NotFound(f"There is no document {name!r:.80} that was sent. `GET /v1/documents` lists them.")
+                raise _not_yours(name)
         return {name: newest[name] for name in names}
 
     def status(self, name: str, access: frozenset[str] = frozenset(), owner: str = "") -> DocumentStatus:
@@ -452,28 +460,63 @@ class Documents(Publisher):
         """Delete a document; the number of the task."""
         return self.delete_all([name], by=by, key=key, callback=callback)[0]
 
-    def in_base(self, base: str) -> list[str]:
-        """The documents of a knowledge base, and those that wait."""
-        names = self.queue.subjects(f"{base}/")
-        return [name for name in names if (last := self.queue.last(name)) is not None and is_there(last)]
-
     def delete_all(
         self, names: Iterable[str], *, by: Requester = ADMINISTRATOR, key: str = "", callback: str = ""
     ) -> list[int]:
         """As `delete`, for many documents."""
-        called = self._called(callback)
+        called, names = self._called(callback), list(map(checked_name, names))
         said = _key(by.name, key)
-        return self._put([NewJob("delete", {"name": name, **called}, said, name, by.name) for name in names], by)
+        own = () if said and self.queue.named([said]) else names  # of a repeated request they may be gone
+        with self._change(by, own=own) as newest:
+            jobs = [NewJob("delete", {"name": one, **called}, said, one, by.name) for one in names]
+            jobs = [_owned(job, newest, by) for job in jobs]
+            tasks = self.queue.put(jobs)
+        return self._accepted(jobs, tasks)
+
+    def put_base(self, base: KnowledgeBase, *, by: Requester = ADMINISTRATOR) -> None:
+        """Add a knowledge base, or change one. It belongs to the owner of the first such request.
+
+        Raises:
+            NotAllowed: the name is a folder of the server, another user's, or one of documents that are not all the
+                requester's.
+        """
+        with self.queue.changes():
+            if not self._owns_base(base.name, by):
+                raise _taken(base.name)
+            self.bases.put(base)
+
+    def _owns_base(self, name: str, by: Requester) -> bool:
+        """Return whether a user may change a knowledge base. One that nobody has put belongs to the owner of all its
+        documents; one of several owners, and a folder of the server, to the administrator."""
+        if name in self.folders.names:
+            return by.is_administrator
+        if (base := self.bases.all().get(name)) is not None:
+            return by.is_owner(base.owner)
+        return all(map(by.owns, self._in_base(name).values()))
+
+    def _in_base(self, base: str) -> dict[str, Job | None]:
+        """The documents of a knowledge base that are in the store or wait, with their last change."""
+        stored = {one.removeprefix(SENT) for one in self.corpus.snapshot().sources()}
+        inside = [one for one in stored | set(self.queue.subjects(f"{base}/")) if base_of(one) == base]
+        with self.queue.changes(inside) as newest:
+            is_open = {name for name, job in newest.items() if job.state != "done" and is_there(job)}
+            return {name: newest.get(name) for name in sorted(inside) if name in stored or name in is_open}
 
     def delete_base(self, base: str, *, by: Requester = ADMINISTRATOR, callback: str = "") -> list[int]:
         """Delete a knowledge base with all its documents; the tasks.
 
         Raises:
-            NotAllowed: it, or one of its documents, is somebody else's.
+            NotFound: it does not exist, or is another user's.
+            NotAllowed: it holds a document of another user.
         """
         with self.queue.changes():
-            tasks = self.delete_all(self.in_base(base), by=by, callback=callback)
-            self.bases.remove(base, by.owner)
+            documents = self._in_base(base)
+            if not self._owns_base(base, by) or not (documents or base in self.bases.all()):
+                raise NotFound(f"There is no knowledge base {base!r:.80} that you may delete.")
+            if not all(map(by.owns, documents.values())):
+                raise NotAllowed(f"The knowledge base {base!r:.80} holds documents of others. Ask the administrator.")
+            tasks = self.delete_all(documents, by=by, callback=callback)
+            self.bases.remove(base)
         self.wake()
         return tasks
 
@@ -511,43 +554,57 @@ class Documents(Publisher):
             stopped.wait(self.scan_s)
 
     @contextmanager
-    def _change(self, names: Iterable[str], by: Requester) -> Iterator[dict[str, Job]]:
+    def _change(
+        self, by: Requester, *, own: Iterable[str] = (), new: Iterable[str] = (), read: Iterable[str] = ()
+    ) -> Iterator[dict[str, Job]]:
         """A transaction in which nobody else changes documents: the last job of each of these, as far as it waits or
         the store has what it made.
 
+        Args:
+            own: documents of the requester.
+            new: names that are free in a knowledge base that admits the requester, or of his own documents.
+            read: documents that he may read.
+
         Raises:
-            NotAllowed: the knowledge base does not admit the asker, or he may not read what the last job made or will
-                make, or what the store has.
+            NotFound: one of `own` or `read` is not there, or not for the requester: one answer for both.
+            NotAllowed: one of `new` is taken.
         """
-        names = list(map(checked_name, names))
-        with self.queue.changes(names) as newest:
+        own, new, read = (list(map(checked_name, names)) for names in (own, new, read))
+        with self.queue.changes([*own, *new, *read]) as newest:
             snapshot = self.corpus.snapshot()  # after the queue: what waits no longer is there
-            there = {uri.removeprefix(SENT): id for uri, id in snapshot.named(SENT + one for one in names).items()}
-            newest = {name: job for name, job in newest.items() if job.state != "done" or name in there}
-            if (who := by.principals) is not None:
-                bases = self.bases.all()
-                for name in names:
-                    if (base := bases.get(base_of(name))) is not None and not base.admits(by):
-                        raise NotAllowed(f"The knowledge base {base.name!r:.80} is not yours. Write another name.")
-                    readers = newest[name].payload.get("access") if name in newest else ()
-                    hidden = name in there and snapshot.find_document(there[name], who) is None
-                    if hidden or (readers and who.isdisjoint(readers)):
-                        raise NotAllowed(f"The document {name!r:.80} is not yours. Write another name.")
+            stored = snapshot.named(SENT + one for one in (*own, *new, *read))
+            stored = {uri.removeprefix(SENT): id for uri, id in stored.items()}
+            newest = {name: job for name, job in newest.items() if job.state != "done" or name in stored}
+            for name in own:
+                last = newest.get(name) or self.queue.last(name)
+                has_failed = last is not None and last.state == "failed"  # its first version: for those who sent it
+                is_known = name in newest or name in stored or has_failed
+                if not (is_known and (last is None or is_there(last)) and by.owns(last)):
+                    raise _not_yours(name)
+            for name in read:
+                if name not in newest or not is_there(newest[name]) or not _reads(by, newest[name], snapshot, stored):
+                    raise _not_yours(name)
+            bases = self.bases.all() if new else {}
+            for name in new:
+                base = bases.get(base_of(name))
+                is_own = by.owns(newest.get(name))
+                is_free = name not in newest and name not in stored and (base is None or base.admits(by))
+                if not is_own and not is_free:
+                    raise _taken(name)
             yield newest
 
-    def refuse_change(self, names: Iterable[str], by: Requester) -> None:
-        """Raise now what a change of these documents would raise."""
-        with self._change(names, by):
+    def refuse_names(self, names: Iterable[str], by: Requester) -> None:
+        """Raise now what adding documents under these names would raise."""
+        with self._change(by, new=names):
             pass
 
-    def _put(self, jobs: Sequence[NewJob], by: Requester, files: Sequence[BinaryIO] = ()) -> list[int]:
-        """The tasks: of the first requests with their keys, which must have asked for the same."""
-        with self._change([one.subject for one in jobs], by):
-            tasks = self.queue.put(jobs, files)
+    def _accepted(self, jobs: Sequence[NewJob], tasks: list[int]) -> list[int]:
+        """The tasks of these jobs: of the first requests with their keys, which must have asked for the same."""
         self.wake()
         keyed = [(job, task) for job, task in zip(jobs, tasks, strict=True) if job.name]
         for (job, _), first in zip(keyed, self.queue.look(task for _, task in keyed), strict=True):
-            self._refuse_other(first, job.kind, first.payload == job.payload, (job.name or "").partition("|")[2])
+            is_same = _without_owner(first.payload) == _without_owner(job.payload)
+            self._refuse_other(first, job.kind, is_same, (job.name or "").partition("|")[2])
         return tasks
 
     def _refuse_other(self, first: Job, kind: str, is_same: bool, key: str) -> None:
@@ -573,7 +630,7 @@ def export_originals(corpus: Corpus, file: Path) -> int:
             if last is None or data is None or not snapshot.sources([SENT + name]):
                 continue
             said = {what: last.payload[what] for what in ("name", "original", "size", "metadata", "access")}
-            index.append({**said, "owner": last.owner})
+            index.append({**said, "owner": last.owner, "principal": last.payload.get(OWNER)})
             members.writestr(said["original"], data)
         members.writestr(INDEX, json.dumps({"originals": index, "bases": [vars(one) for one in _bases(queue)]}))
     return len(index)
@@ -599,7 +656,10 @@ def import_originals(corpus: Corpus, file: Path) -> int:
                 if row is None or row.content_hash != Blob(row.uri, data).content_hash:
                     continue
                 upload = Upload(name, data, said["metadata"], said["access"])
-                count += len(queue.restore([_job(upload, BytesIO(data), said["owner"])], [BytesIO(data)]))
+                job = _job(upload, BytesIO(data), said["owner"])
+                if (owner := said.get("principal")) is not None:
+                    job = job.but(payload={**job.payload, OWNER: str(owner)})
+                count += len(queue.restore([job], [BytesIO(data)]))
             for one in index["bases"]:
                 documents.bases.put(KnowledgeBase(**one | {"access": tuple(one["access"])}))
     except (BadZipFile, LookupError, TypeError, ValueError, OSError, RecursionError) as error:
@@ -711,6 +771,32 @@ def _undone(job: Job) -> SentDocument:
     """A document that is not there since its last change waits or has failed."""
     state = "failed" if job.state == "failed" else "waiting"
     return SentDocument(job.payload["name"], "", tuple(job.payload["metadata"].items()), state, job.reason)
+
+
+def _taken(name: str) -> NotAllowed:
+    return NotAllowed(f"You cannot use the name {name!r:.80}. Write another one.")
+
+
+def _not_yours(name: str) -> NotFound:
+    return NotFound(f"There is no document {name!r:.80} of yours. `GET /v1/documents` lists documents.")
+
+
+def _reads(by: Requester, last: Job, snapshot: Snapshot, stored: Mapping[str, str]) -> bool:
+    """Return whether a requester may read a document as it is, and as it waits to become."""
+    if by.principals is None:
+        return True
+    readers, id = last.payload.get("access", ()), stored.get(last.payload["name"])
+    is_hidden = id is not None and snapshot.find_document(id, by.principals) is None
+    return not is_hidden and (not readers or not by.principals.isdisjoint(readers))
+
+
+def _owned(job: NewJob, newest: Mapping[str, Job], by: Requester) -> NewJob:
+    return job.but(payload={**job.payload, OWNER: by.owner_after(newest.get(job.subject))})
+
+
+def _without_owner(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request asked for; who owns the document may differ when it is repeated."""
+    return {name: value for name, value in payload.items() if name != OWNER}
 
 
 def _job(upload: Upload, file: Any, by: str) -> NewJob:

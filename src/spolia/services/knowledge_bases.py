@@ -14,7 +14,7 @@ from time import time
 from spolia.errors import DocumentError, NotAllowed, NotFound, QueryError
 from spolia.indexing.readers.reader import FileReader, reader_of
 from spolia.indexing.sync.files import STORE_SUFFIX
-from spolia.services.jobs import JobTable
+from spolia.services.jobs import Job, JobTable
 from spolia.types import Value
 
 LARGEST_BYTES = 100 << 20
@@ -23,12 +23,13 @@ MOST_FILES = 10_000
 """In one folder that is added."""
 BASE = "base"
 """The field of a document with its knowledge base; users search one by `where: ["base=notes"]`."""
+OWNER = "owner"
+"""In the payload of a change: who owns the document. Jobs of version 0.2.0 lack it."""
 LIST_BASES = "SELECT name, description, owner, access, made FROM bases ORDER BY name"
 PUT_BASE = """INSERT INTO bases (name, description, owner, access, made)
     VALUES (:name, :description, :owner, :access, :made)
-    ON CONFLICT (name) DO UPDATE SET description = excluded.description, access = excluded.access
-    WHERE bases.owner = excluded.owner RETURNING name"""
-REMOVE_BASE = "DELETE FROM bases WHERE name = :name AND owner = :owner RETURNING name"
+    ON CONFLICT (name) DO UPDATE SET description = excluded.description, access = excluded.access RETURNING name"""
+REMOVE_BASE = "DELETE FROM bases WHERE name = :name RETURNING name"
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -43,17 +44,37 @@ def base_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Requester(Value):
-    """Who asks for changes.
+    """The user behind a change.
 
     Args:
         name: of the key; tasks belong to it.
-        principals: only what these may read may be changed; None for the administrator, who may change all.
-        owner: knowledge bases belong to this name.
+        principals: the documents that these may read can be copied; None for the administrator, who may change all.
+        owner: documents and knowledge bases belong to this name; empty for none.
     """
 
     name: str = ""
     principals: frozenset[str] | None = None
     owner: str = ""
+
+    @property
+    def is_administrator(self) -> bool:
+        return self.principals is None
+
+    def is_owner(self, name: str) -> bool:
+        """Return whether what belongs to this name may be changed. The administrator owns what has no owner."""
+        return self.is_administrator or (name != "" and name == self.owner)
+
+    def owns(self, last: Job | None) -> bool:
+        """Return whether a document is the requester's, by its last change; None if no user sent it."""
+        if last is None or OWNER in last.payload:
+            return self.is_owner("" if last is None else last.payload[OWNER])
+        return self.is_administrator or last.owner == self.name  # made by version 0.2.0: the key that sent it
+
+    def owner_after(self, last: Job | None) -> str:
+        """Return the owner of a document that the requester may change, after that: as before, if there was one."""
+        if last is None:
+            return self.owner
+        return str(last.payload.get(OWNER, last.owner if self.is_administrator else self.owner))
 
 
 @dataclass(frozen=True)
@@ -77,7 +98,7 @@ class KnowledgeBase(Value):
         """Whether a user may add documents."""
         if not self.access or asker.principals is None:
             return True
-        return asker.owner == self.owner or not asker.principals.isdisjoint(self.access)
+        return asker.is_owner(self.owner) or not asker.principals.isdisjoint(self.access)
 
 
 class KnowledgeBases:
@@ -105,26 +126,17 @@ class KnowledgeBases:
         }
 
     def put(self, base: KnowledgeBase) -> None:
-        """Make a knowledge base, or change the description and readers of one.
-
-        Raises:
-            NotAllowed: it has another owner.
-        """
+        """Add a knowledge base, or change the description and readers of one; its owner stays."""
         row = {**vars(base), "access": json.dumps(base.access), "made": base.made or time()}
-        self._change(PUT_BASE, row, base.name)
+        self._change(PUT_BASE, row)
 
-    def remove(self, name: str, owner: str) -> None:
-        """Forget a knowledge base; its documents stay.
+    def remove(self, name: str) -> None:
+        """Forget a knowledge base; its documents stay."""
+        self._change(REMOVE_BASE, {"name": name})
 
-        Raises:
-            NotAllowed: it has another owner, or does not exist.
-        """
-        self._change(REMOVE_BASE, {"name": name, "owner": owner}, name)
-
-    def _change(self, statement: str, row: dict[str, object], name: str) -> None:
+    def _change(self, statement: str, row: dict[str, object]) -> None:
         with self.table.transaction():
-            if not self.table.ask(statement, [row]):
-                raise NotAllowed(f"The knowledge base {name!r:.80} is not yours. Write another name.")
+            self.table.ask(statement, [row])
 
 
 class ServerFolders:

@@ -354,7 +354,8 @@ def keys(
     usd_per_day: Annotated[
         float, option("--usd-per-day", "Limit in US dollars, for models with a known price; 0 for none.", min=0)
     ] = 0.0,
-    write: Annotated[bool, option("--write", "The key may add and delete documents.")] = False,
+    write: Annotated[bool, option("--write", "The key may add documents, and change and delete its own.")] = False,
+    admin: Annotated[bool, option("--admin", "The key may change and delete all documents.")] = False,
     days: Annotated[int, option("--days", "Days until the key expires; 0 for no end.", min=0, max=36_500)] = 0,
     json: options.AsJson = False,
 ) -> Exit:
@@ -364,7 +365,9 @@ def keys(
     screen = Screen(json=json)
     expires = datetime.now(UTC) + timedelta(days=days) if days else None
     daily = DailyQuota(requests_per_day, tokens_per_day, usd_per_day)
-    who = KeyHolder(name, principal or name, tuple(group or ()), Quota(requests_per_minute), daily, expires, write)
+    who = KeyHolder(
+        name, principal or name, tuple(group or ()), Quota(requests_per_minute), daily, expires, write, admin
+    )
     key = add_key(keys, who)
     screen.give(name=name, key=key)
     screen.write(key)
