@@ -778,7 +778,7 @@ def _taken(name: str) -> NotAllowed:
 
 
 def _not_yours(name: str) -> NotFound:
-    return NotFound(f"There is no document {name!r:.80} of yours. `GET /v1/documents` lists documents.")
+    return NotFound(f"You have no document {name!r:.80}. `GET /v1/documents` lists documents.")
 
 
 def _reads(by: Requester, last: Job, snapshot: Snapshot, stored: Mapping[str, str]) -> bool:
