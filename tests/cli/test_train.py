@@ -50,7 +50,7 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
     measured = ("eval", out / "flow.yaml", "--data", data, "--store", store, "--measures", "R@5")
     refused = spolia(*measured)
     assert refused.code == 2
-    assert "were used to tune or choose a flow" in refused.err
+    assert "were used to train a part of a flow" in refused.err
     for _ in ("asked", "kept from before"):
         assert spolia(*measured, "--split", "report", "--report", report).code == 0
         assert "linked_from_seed " in report.read_text()
@@ -63,6 +63,10 @@ def test_a_ranker_of_a_data_set_says_that_a_store_needs_its_own(spolia: Spolia, 
     assert f"It is for the passages of {data} alone; for a store, train with --store STORE." in told
     measured = spolia("eval", out / "flow.yaml", "--data", data, "--split", "report", "--measures", "R@5")
     assert measured.code == 0, measured.err
+    asked = ("--data", data, "--measures", "R@5")
+    untrained = spolia("eval", "bm25", "multi-hop", *asked)
+    assert (untrained.code, "used to t" in untrained.err) == (0, False)
+    assert "were used to train a part of a flow" in spolia("eval", out / "flow.yaml", *asked, "--split", "tune").err
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.md").write_text("# Oda\n\nOda was born in Lund.\n")
     assert spolia("index", tmp_path / "texts", "--store", store, "--no-vectors").code == 0

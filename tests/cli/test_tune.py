@@ -70,8 +70,12 @@ def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: S
     page = (out / "report.html").read_text("utf-8")
     assert "effects of fusion" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
-    measured = spolia("eval", out / "best.yaml", "--data", data, "--measures", "nDCG@10", "--json", "--overlap")
+    measured = spolia("eval", out / "best.yaml", "bm25", "--data", data, "--measures", "nDCG@10", "--json")
     assert measured.code == 0, measured.err
+    chosen = f"12 of 12 questions were used to tune or choose a flow ({out / 'best.yaml'}), so their scores are too"
+    assert chosen in measured.err
+    others = spolia("eval", "bm25", "multi-hop", "--data", data, "--measures", "nDCG@10")
+    assert (others.code, "used to tune" in others.err) == (0, False)
     again = spolia(*command, "--json").json
     assert again["spent"]["rows"] == 0
     assert (again["best"], again["score"]) == (found["best"], found["score"])

@@ -102,13 +102,14 @@ class Study:
         if self.contexts is not None and share:
             share = board.spent / max(1, self.contexts.total)
         finalists = self._finalists(board, chosen)
-        if looked := _note_looks(log, plan, finalists):
+        if looked := _log_report(log, plan, finalists):
             self.notes.append(f"Earlier reports used the fresh questions {several(looked, 'time')}.")
         with self._limited():
             finalists, final = self._final(finalists)
         for why, times in self.scores.lost.items():
             self.notes.append(f"Computed here {several(times, 'time')}: {why}.")
         found = self._found(board, chosen, FinalScores(board, plan.objectives, finalists, final, plan.seed), share)
+        _log_choice(log, plan, [one.number for one in found.finalists])
         if earlier is not None and not self.is_cut_short:
             earlier.keep(StudyRecord.of(plan, found))
         return found
@@ -388,16 +389,27 @@ def _paid(store: ScoreStore) -> Usage:
     return usage_of(np.concatenate([answers, judged]).sum(axis=0)) if len(answers) + len(judged) else Usage()
 
 
-def _note_looks(log: UsageLog, plan: TuningPlan, flows: Sequence[int]) -> int:
-    """Write down which questions choose, and how often those of the report were looked at before."""
-    named = {f"{at}": written(plan.candidates.flows[flow]) for at, flow in enumerate(flows)}
-    measures = [*map(str, plan.objectives.measures)]
+def _log_report(log: UsageLog, plan: TuningPlan, finalists: Sequence[int]) -> int:
+    """Write down that finalists are asked the fresh questions; return how often those were looked at before."""
     if not plan.fresh:
-        log.note(log.at(plan.items, named, measures))
         return 0
-    for part in TUNED:
-        if some := [item for item in plan.items if part_of(item.id) == part]:
-            log.note(replace(log, part=part).at(some, named, measures))
-    entry = replace(log, part=REPORT).at(plan.fresh, named, measures)
+    entry = replace(log, part=REPORT).at(plan.fresh, *_about(plan, finalists))
     log.note(entry)
     return log.before(entry)
+
+
+def _log_choice(log: UsageLog, plan: TuningPlan, finalists: Sequence[int]) -> None:
+    """Write down which questions chose the first of the finalists."""
+    about, chosen = _about(plan, finalists), [f"{finalists[0]}"]
+    if not plan.fresh:
+        log.note(log.at(plan.items, *about, chosen))
+        return
+    for part in TUNED:
+        if some := [item for item in plan.items if part_of(item.id) == part]:
+            log.note(replace(log, part=part).at(some, *about, chosen))
+
+
+def _about(plan: TuningPlan, flows: Sequence[int]) -> tuple[dict[str, str], list[str]]:
+    """Flows as they are written, and the measures."""
+    named = {f"{flow}": written(plan.candidates.flows[flow]) for flow in flows}
+    return named, [*map(str, plan.objectives.measures)]

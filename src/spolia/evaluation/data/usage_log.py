@@ -31,7 +31,8 @@ class LogEntry(Value):
     """Some flows measured on some questions: a line of the usage log.
 
     `part` is `all` for questions of several parts, and `declared` if it was asked for. `asked` has hashes of the ids of
-    the questions; none where these are too many to be written down.
+    the questions; none where these are too many to be written down. `chosen` has the hashes of the flows that the
+    questions chose, as far as that is known.
     """
 
     data: Marks
@@ -41,6 +42,7 @@ class LogEntry(Value):
     declared: bool = False
     asked: frozenset[str] = frozenset()
     at: float = 0.0
+    chosen: tuple[str, ...] = ()
 
     @property
     def chooses(self) -> bool:
@@ -48,9 +50,15 @@ class LogEntry(Value):
         return self.declared or len(self.flows) > 1
 
     def chose_by(self, id: str) -> bool:
-        """Whether a question must not be reported on; of an entry on all parts, only those of `report`."""
+        """Whether a question must not be reported on; of a comparison on all parts, only those of `report`."""
         part = REPORT if self.part == ALL else self.part
-        return part_of(id) == part and (not self.asked or _short(id) in self.asked)
+        is_any = self.part == ALL and bool(self.chosen)
+        return (is_any or part_of(id) == part) and (not self.asked or _short(id) in self.asked)
+
+    def chose(self, other: "LogEntry") -> tuple[str, ...]:
+        """Names of another entry's flows that these questions chose, or may have chosen."""
+        chosen = set(self.chosen or (hashed for _, hashed in self.flows))
+        return tuple(name for name, hashed in other.flows if hashed in chosen)
 
     def __str__(self) -> str:
         """When, at what, with which flows.
@@ -80,6 +88,8 @@ class UsageLog:
     >>> usage_log.note(LogEntry(data, "tune", (("a", "1f"), ("b", "2e")), "experiment 1"))
     >>> print(*usage_log.chosen_on(LogEntry(data, "all", (("a", "1f"),), "experiment 2")))
     1970-01-01 00:00 UTC, all questions of the part tune: a, b
+    >>> usage_log.chosen_on(LogEntry(data, "all", (("c", "3d"),), "experiment 3"))
+    ()
     """
 
     path: Path | None = None
@@ -110,14 +120,22 @@ class UsageLog:
             return cls()
         return cls((Path(rows) if Path(rows).is_dir() else Path(rows).parent) / LOOKS)
 
-    def at(self, items: Sequence[Item], flows: Mapping[str, str], measures: Sequence[str]) -> LogEntry:
+    def at(
+        self, items: Sequence[Item], flows: Mapping[str, str], measures: Sequence[str], chosen: Sequence[str] = ()
+    ) -> LogEntry:
+        """Return the entry for flows, by name as they are written, that are measured on questions.
+
+        Args:
+            chosen: the names of the flows that the questions chose.
+        """
         parts = {part_of(item.id) for item in items}
         part = self.part or (parts.pop() if len(parts) == 1 else ALL)
         marks = marks_of(items)
         hashes = tuple((name, digest_of(text).hex()) for name, text in flows.items())
         which = digest_of((marks, part, tuple(sorted(hashed for _, hashed in hashes)), tuple(measures)))
         asked = frozenset(_short(item.id) for item in items) if len(items) <= LISTED else frozenset[str]()
-        return LogEntry(self.data or marks, part, hashes, which.hex(), bool(self.part), asked, time.time())
+        best = tuple(hashed for name, hashed in hashes if name in chosen)
+        return LogEntry(self.data or marks, part, hashes, which.hex(), bool(self.part), asked, time.time(), best)
 
     def note(self, entry: LogEntry) -> None:
         """Add an entry by which anything may be chosen; each experiment once."""
@@ -125,23 +143,21 @@ class UsageLog:
             return
         if any(one.experiment == entry.experiment for one in self.of(entry.data)):
             return
-        line = {name: getattr(entry, name) for name in ("data", "part", "experiment", "at")}
+        line = {name: getattr(entry, name) for name in ("data", "part", "experiment", "at", "chosen")}
         line |= {"flows": dict(entry.flows), "asked": sorted(entry.asked)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
             file.write(json.dumps(line).encode() + b"\n")
 
     def chosen_on(self, entry: LogEntry) -> tuple[LogEntry, ...]:
-        """The entries whose questions must not be reported on: where any flow was tuned or selected, and those at
-        questions of all parts where one of these flows was compared with others."""
+        """Return the entries whose questions chose one of these flows: by a study, in a part to tune or select on, or,
+        of questions to report on, by a comparison on all parts."""
         if entry.part in TUNED:
             return ()
-        flows = {hashed for _, hashed in entry.flows}
-        mine = {ALL} if entry.part == REPORT else set[str]()
         return tuple(
             one
             for one in self.of(entry.data)
-            if one.part in TUNED or (one.part in mine and flows.intersection(hashed for _, hashed in one.flows))
+            if (one.part in TUNED or (one.part == ALL and (one.chosen or entry.part == REPORT))) and one.chose(entry)
         )
 
     def before(self, entry: LogEntry) -> int:
@@ -178,7 +194,9 @@ def _entry(text: str) -> LogEntry | None:
         line = json.loads(text)
         flows = tuple((str(name), str(hashed)) for name, hashed in line["flows"].items())
         asked = frozenset(map(str, line.get("asked", ())))
-        return LogEntry(tuple(line["data"]), line["part"], flows, line["experiment"], asked=asked, at=float(line["at"]))
+        chosen = tuple(map(str, line.get("chosen", ())))  # not there before version 0.3
+        at = float(line["at"])
+        return LogEntry(tuple(line["data"]), line["part"], flows, line["experiment"], False, asked, at, chosen)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -233,10 +233,13 @@ class Experiment(Value):
         )
         chosen = usage_log.chosen_on(entry)
         tuned = self._among(self.tuned_on, chosen)
+        names = tuple(dict.fromkeys(name for one in chosen for name in one.chose(entry)))
         self._refuse(tuned, usage_log, entry)
         used = {*tuned, *self.trained_on}
         how: dict[str, Any] = {"run": run, "path": path, "data": self.data or "questions", "again": again, "told": told}
         how |= {"degraded": self.degraded}
         table = ask(dict(self.flows), self.asked, self.measures, **how)
         usage_log.note(entry)  # what comes to no report was not looked at
-        return reported(self, table, run.threads).but(tuned=len(used), looked=usage_log.before(entry))
+        return reported(self, table, run.threads).but(
+            tuned=len(used), tuned_flows=names, looked=usage_log.before(entry)
+        )

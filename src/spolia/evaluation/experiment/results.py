@@ -114,9 +114,9 @@ class Evaluation(Value):
 class Report(Value):
     """What came of an experiment: what each flow scored, how the flows compare, and the same by type or metadata.
 
-    `items` are the questions asked; measures in `units` are reported times 100. `tuned` of the questions were chosen
-    on, `looked` says how often they were looked at before (`UsageLog`). `curves` has by measure and flow the points of
-    the curve under which the number lies.
+    `items` are the questions asked; measures in `units` are reported times 100. `tuned` of the questions chose one of
+    the `tuned_flows` or trained a part of a flow, `looked` says how often they were looked at before (`UsageLog`).
+    `curves` has by measure and flow the points of the curve under which the number lies.
     """
 
     data: str
@@ -134,6 +134,7 @@ class Report(Value):
     primary: str = ""
     against: str = ""
     notes: tuple[str, ...] = ()
+    tuned_flows: tuple[str, ...] = ()
     curves: tuple[tuple[str, str, tuple[tuple[float, float], ...]], ...] = field(default=(), repr=False)
 
     @property
@@ -164,9 +165,10 @@ class Report(Value):
         """What a reader must know before the numbers."""
         found = []
         if self.tuned:
+            flows = f" ({', '.join(self.tuned_flows)})" if self.tuned_flows else ""
             found.append(
-                f"{self.tuned} of {several(self.n, 'question')} {were(self.n)} used to tune or choose a flow, so their "
-                "scores are too good."
+                f"{self.tuned} of {several(self.n, 'question')} {were(self.n)} used to tune or choose a flow{flows}, "
+                "so their scores are too good."
             )
         for one in self.flows:
             if one.failures:

@@ -169,8 +169,8 @@ def _texts(place: str, row: Mapping[str, Any], columns: Mapping[str, str], role:
     listed: Iterable[Any] = cell if isinstance(cell, list | tuple) else re.split(marks, _text(cell))
     if nested := [one for one in listed if isinstance(one, list | tuple | Mapping)]:
         raise DataError(
-            f"{place}: {columns[role]!r} holds {json.dumps(nested[0], default=str)}, which is not a text. Write a list of "
-            'texts; for passages of which any one suffices, write "gold_ids": [["a", "b"]].'
+            f"{place}: {columns[role]!r} holds {json.dumps(nested[0], default=str)}, which is not a text. Write a list "
+            'of texts; for passages of which any one suffices, write "gold_ids": [["a", "b"]].'
         )
     return [said for one in listed if one is not None and (said := _said(one))]
 
