@@ -66,7 +66,7 @@ def test_a_ranker_of_a_data_set_says_that_a_store_needs_its_own(spolia: Spolia, 
     asked = ("--data", data, "--measures", "R@5")
     untrained = spolia("eval", "bm25", "multi-hop", *asked)
     assert (untrained.code, "used to t" in untrained.err) == (0, False)
-    assert "were used to train a part of a flow" in spolia("eval", out / "flow.yaml", *asked, "--split", "tune").err
+    assert "questions were used to tune" in spolia("eval", out / "flow.yaml", *asked, "--split", "tune").err
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.md").write_text("# Oda\n\nOda was born in Lund.\n")
     assert spolia("index", tmp_path / "texts", "--store", store, "--no-vectors").code == 0
