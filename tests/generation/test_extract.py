@@ -339,3 +339,11 @@ def test_vectors_that_depend_on_who_asks_are_not_taken_for_another_asker(tmp_pat
     assert [one for (one,) in calls] == [
         *("What is salt?", "Salt is dug in mines.", "What is a mine?", "What is dug?", "Salt is dug in mines.")
     ]
+
+
+def test_a_quoted_image_is_inert_and_its_citation_exact() -> None:
+    text = "The wiring of the lamp is drawn in ![plan](https://evil.example/?q=1)."
+    ranking = Ranking(Query("Where is the wiring of the lamp drawn?"), (Hit(Node("n", text, document="d"), 1.0),))
+    inert, live = Extract()(ranking), Extract(live_markdown=True)(ranking)
+    assert inert.text == live.text.replace("![", "!⟦")
+    assert inert.citations[0].quote in text

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
+from spolia.core.markdown import disarm
 from spolia.core.operator import Operator
 from spolia.core.patterns import pattern
 from spolia.core.run_context import emit
@@ -297,6 +298,8 @@ class Extract(Operator[Ranking, Answer]):
         passages: how many of the best passages are read.
         analyzer: should be the one that the passages were indexed with.
         abstention: the reply when nothing answers.
+        live_markdown: leave images, HTML and links of documents as they are; by default `disarm` makes them inert in
+            the reply. Citations always have the document's own words.
 
     Raises:
         WiringError: for numbers out of range.
@@ -317,8 +320,9 @@ class Extract(Operator[Ranking, Answer]):
     passages: int = 5
     analyzer: Analyzer = field(default_factory=Analyzer)
     abstention: str = "No passage was found that answers this."
+    live_markdown: bool = False
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -352,7 +356,7 @@ class Extract(Operator[Ranking, Answer]):
         rows = [_BETWEEN_CELLS.sub(" | ", quote.quote) for quote in quotes]
         said = [f"{without_citations(plain(row))} [{number}]" for number, row in enumerate(rows, 1)]
         text = ("\n" if any(map(_BETWEEN_CELLS.search, rows)) else " ").join(said)
-        return Answer(text, quotes, "answered", read.ranking)
+        return Answer(text if self.live_markdown else disarm(text), quotes, "answered", read.ranking)
 
     def _worth_saying(self, order: Sequence[int], likely: Sequence[float], lengths: Sequence[float]) -> list[int]:
         """The likeliest sentence, and the others that are worth their words, likeliest first."""

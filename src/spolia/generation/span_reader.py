@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from spolia.core.markdown import disarm
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
@@ -45,7 +46,7 @@ class SpanReader(Operator[Ranking, Answer]):
     rank_weight: float = 2.0
     abstention: str = "No passage was found that answers this."
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ class SpanReader(Operator[Ranking, Answer]):
         *_, node, span = max(found, key=lambda one: one[:2])
         quote = node.text[span.start : span.end]
         cited = Citation("1", node.id, node.document, node.uri, quote, node.span_of(span.start, span.end))
-        answer = Answer(f"{without_citations(plain(quote))} [1]", (cited,), "answered", shown)
+        answer = Answer(f"{disarm(without_citations(plain(quote)))} [1]", (cited,), "answered", shown)
         emit(answer.text)
         return answer
 

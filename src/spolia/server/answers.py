@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from spolia.core.markdown import MarkdownStream
 from spolia.core.operator import Operator, inside
 from spolia.core.run_context import Done, Emitted, Event, Retracted
 from spolia.errors import Cancelled
@@ -58,6 +59,7 @@ class EventStream(Response):
     def __init__(self, service: Service, holder: KeyHolder, flow: ServedFlow, query: Query, form: Any) -> None:
         self.service, self.holder, self.flow, self.query, self.form = service, holder, flow, query, form
         self.background, self.sent = None, ""
+        self.markdown = None if service.live_markdown else MarkdownStream()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.run(self.holder) as run, self.service.stopped_when_left(run, receive), run.lane() as lane:
@@ -90,15 +92,21 @@ class EventStream(Response):
             if not one.final or not one.text:
                 return b""
             self.sent += one.text
-            return form.text(one.text)
+            text = one.text if self.markdown is None else self.markdown.feed(one.text)
+            return form.text(text) if text else b""
         if isinstance(one, Retracted):
             self.sent = self.sent[: -one.characters]
-            return form.retracted(one.characters)
+            characters = one.characters if self.markdown is None else self.markdown.retract(one.characters)
+            return form.retracted(characters) if characters else b""
         if not isinstance(one, Done):
             return b""
-        missing, answer = b"", one.value
-        if self.sent.strip() != answer.text.strip():
-            missing = (form.retracted(len(self.sent)) if self.sent else b"") + form.text(answer.text)
+        answer = one.value
+        if self.sent.strip() == answer.text.strip():
+            rest = "" if self.markdown is None else self.markdown.end()
+            missing = form.text(rest) if rest else b""
+        else:
+            sent = len(self.sent) if self.markdown is None else self.markdown.retract(len(self.sent))
+            missing = (form.retracted(sent) if sent else b"") + form.text(self.service.shown(answer.text))
         return missing + form.done(answer, run, lane)
 
 

@@ -194,7 +194,7 @@ def finish_reason(answer: Answer) -> Literal["stop", "length"]:
 
 def completed(service: Service, run: Run, lane: Lane, flow: ServedFlow, query: Query, answer: Answer) -> ChatReply:
     reply = service.reply(flow, run, lane, query, answer)
-    message: MessageReply = {"role": "assistant", "content": answer.text + footnotes(answer)}
+    message: MessageReply = {"role": "assistant", "content": service.shown(answer.text + footnotes(answer))}
     return {
         "id": f"chatcmpl-{run.id}", "object": "chat.completion", "created": int(time.time()), "model": flow.name,
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason(answer)}],
@@ -229,7 +229,7 @@ class ChatEvents:
 
     def done(self, answer: Answer, run: Run, lane: Lane) -> bytes:
         whole = completed(self.service, run, lane, self.flow, self.asked.query, answer)
-        parts = [self.text(said)] if (said := footnotes(answer)) else []
+        parts = [self.text(said)] if (said := self.service.shown(footnotes(answer))) else []
         parts.append(self._chunk({}, finish_reason(answer), spolia=whole["spolia"]))
         if self.asked.includes_usage:
             parts.append(event({**self.head, "choices": [], "usage": whole["usage"]}))

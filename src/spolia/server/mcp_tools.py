@@ -42,7 +42,14 @@ def mcp_server(service: Service, documents: Documents | None = None) -> MCPServe
     async def search(question: str, context: Context[Any, Any], top_k: int = 5, where: list[str] = []) -> SearchReply:  # noqa: B006
         """Find passages of the documents, best first. `where` are conditions on metadata, such as year>=2020."""
         asked = SearchRequest(question=question, top_k=top_k, where=where)
-        return await run(context, service.searching, lambda run: searched(service, run, service.searching, asked))
+
+        def work(run: Run) -> SearchReply:
+            found = searched(service, run, service.searching, asked)
+            for hit in found["hits"]:  # an agent may write them into its answer
+                hit["text"] = service.shown(hit["text"])
+            return found
+
+        return await run(context, service.searching, work)
 
     @server.tool()
     async def answer(question: str, context: Context[Any, Any], flow: str = "", where: list[str] = []) -> AnswerReply:  # noqa: B006

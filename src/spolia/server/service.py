@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.types import Receive
 
+from spolia.core.markdown import disarm
 from spolia.core.operator import Operator, inside
 from spolia.core.run_context import Event, current_context
 from spolia.errors import Cancelled, QueryError, ServerBusy, StepFailed, UnknownFlow
@@ -199,6 +200,7 @@ class Service:
         shadow: asks the candidate what production was asked.
         ledger: counts what keys use in a day, for their quotas.
         telemetry: exports the steps of each request.
+        live_markdown: send images, HTML and links of answers as they are; by default `disarm` makes them inert.
     """
 
     def __init__(
@@ -217,7 +219,9 @@ class Service:
         shadow: Shadow | None = None,
         ledger: UsageLedger | None = None,
         telemetry: Telemetry | None = None,
+        live_markdown: bool = False,
     ) -> None:
+        self.live_markdown = live_markdown
         self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
         self.flows = {one.name: one for one in flows}
         self.journal = None if runs is None else runs.journal
@@ -332,7 +336,12 @@ class Service:
             self.traffic.add(served_answer(flow.name, flow.version, run, lane, query, answer, seconds))
         if self.shadow is not None and flow.name == PRODUCTION and (other := self.aliases.get(CANDIDATE)):
             self.shadow.offer(other.answer, other.version, run, query)
+        answer = answer.but(text=self.shown(answer.text))
         return answer_reply(answer, self.corpus, run, lane, flow.answer, question=query.question, name=flow.name)
+
+    def shown(self, text: str) -> str:
+        """Return a text of documents or models as clients get it."""
+        return text if self.live_markdown else disarm(text)
 
     async def warm_up(self) -> None:
         """Run every flow once, without asking its language models: what is built or loaded by the first question is

@@ -204,6 +204,10 @@ def serve(
     shadow_calls: Annotated[
         int, typer.Option("--shadow-calls", min=0, help="Limit on the candidate's calls to language models in a day.")
     ] = 1_000,
+    live_markdown: Annotated[
+        bool,
+        option("--live-markdown", "Send images, HTML and scripts of answers as they are; else they are made inert."),
+    ] = False,
 ) -> Exit:
     """Serve flows over HTTP: OpenAI's chat API, answers and search as JSON.
 
@@ -248,7 +252,7 @@ def serve(
             embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(at / FEEDBACK, hidden or str),
             load=partial(_loaded, parts=parts, screen=screen), ledger=UsageLedger(at / "usage.db"),
             shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
-            telemetry=telemetry,
+            telemetry=telemetry, live_markdown=live_markdown,
         )  # fmt: skip
         try:
             with sent.taken(parts, given) as documents:

@@ -1,5 +1,6 @@
 """What a gate says, as a terminal shows it, and as Markdown for a comment on a change."""
 
+from spolia.core.markdown import disarm
 from spolia.evaluation.experiment.comparison import amount, number
 from spolia.evaluation.gate.changes import Moved
 from spolia.evaluation.gate.gate import RULES, Gate, GateVerdict
@@ -70,7 +71,7 @@ def markdown(gate: Gate) -> str:
     parts += [table(verdicts(gate)), *filter(None, ["\n".join(f"- {flat(one)}" for one in why(gate))])]
     if gate.moved:
         parts += ["### Questions", "\n".join(_item(*one) for one in questions(gate))]
-    return "\n\n".join([*parts, *filter(None, [left_out(gate)]), RULE, f"Rule: {RULES[gate.rule]}."]) + "\n"
+    return disarm("\n\n".join([*parts, *filter(None, [left_out(gate)]), RULE, f"Rule: {RULES[gate.rule]}."]) + "\n")
 
 
 def _item(headline: str, evidence: list[str]) -> str:

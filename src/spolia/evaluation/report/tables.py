@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from spolia.core.markdown import disarm
 from spolia.core.plurals import several
 from spolia.evaluation.experiment.comparison import Slice, amount
 from spolia.evaluation.experiment.results import Report
@@ -218,7 +219,7 @@ def markdown(report: Report) -> str:
         parts += ["## Slices", *(table(of_slice(report, kind)) for kind in report.slices)]
         parts += ["\n".join(f"- {flat(one)}" for one in in_slices(report))] if len(report.flows) > 1 else []
     parts += ["## Flows", "\n".join(f"- {flat(flow.flow)}: `{flat(flow.notation)}`" for flow in report.flows)]
-    return "\n\n".join(parts) + "\n"
+    return disarm("\n\n".join(parts) + "\n")
 
 
 def text(report: Report) -> str:
