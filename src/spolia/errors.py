@@ -103,6 +103,12 @@ class ServerBusy(SpoliaError):
     transient = True
 
 
+class ServerStopping(SpoliaError):
+    """The server is being stopped, so it ended a request in progress."""
+
+    transient = True
+
+
 class FilterError(SpoliaError, ValueError):
     """A filter names a field that is not declared, or a value is none of its field."""
 

@@ -191,7 +191,7 @@ def test_a_stream_sends_the_text_of_a_cached_answer_too(served: Served) -> None:
 
 def events(body: str) -> list[tuple[str, Any]]:
     """Names and data of server-sent events."""
-    lines = (one.split("\n") for one in body.strip().split("\n\n"))
+    lines = (one.split("\n") for one in body.strip().split("\n\n") if not one.startswith(":"))
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in lines]
 
 

@@ -63,7 +63,7 @@ class Told(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    monkeypatch.setattr(callbacks, "FIRST_S", 0.0)
+    monkeypatch.setattr(callbacks, "WAITS_S", (0.0,) * len(callbacks.WAITS_S))
     with Receiver() as found:
         yield found
 
@@ -115,14 +115,48 @@ def test_a_receiver_that_is_away_is_told_again_with_the_same_id(documents: Docum
 
 
 def test_a_receiver_that_never_takes_it_is_left_alone(documents: Documents, receiver: Receiver) -> None:
-    for statuses, attempts in (([500] * 9, MOST_CLAIMS), ([404], 1), ([302], 1)):
+    most = len(callbacks.WAITS_S) + 1
+    for statuses, attempts in (([500] * 19, most), ([404] * 19, most), ([302] * 19, most), ([410], 1)):
         receiver.told.clear()
         receiver.statuses = statuses
-        documents.add("a.md", b"The moon.", callback=f"http://{receiver.host}")
+        task = documents.add("a.md", b"The moon.", callback=f"http://{receiver.host}")
         documents.publish()
-        for _ in range(MOST_CLAIMS + 2):
+        for _ in range(most + 2):
             documents.callbacks.deliver()
         assert len(receiver.told) == attempts
+        ended = documents.queue.deliveries(documents.queue.look([task]))[task]
+        assert (ended.state, ended.attempts, bool(ended.reason)) == ("failed", attempts, True)
+
+
+def test_attempts_follow_standard_webhooks_for_three_days_and_the_task_tells_of_them(
+    fast_folder: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the table is the test's."""
+    monkeypatch.undo()
+    now, due = [1e9], list[float]()
+    monkeypatch.setattr("spolia.services.jobs.time.time", lambda: now[0])
+    monkeypatch.setattr("spolia.services.jobs.LOOK_S", 0.0)  # a wait of hours is no clock that was set back
+    monkeypatch.setattr(callbacks, "uniform", lambda low, high: (low + high) / 2)
+    documents = Documents(Corpus(str(fast_folder / "n.spolia")), callback_hosts=[receiver.host])
+    task = documents.add("a.md", b"The moon.", callback=f"http://{receiver.host}")
+
+    def delivery() -> tuple[str, int]:
+        found = documents.queue.deliveries(documents.queue.look([task]))[task]
+        return found.state, found.attempts
+
+    assert delivery() == ("waiting", 0)
+    documents.publish()
+    receiver.statuses = [503] * 9
+    began = now[0]
+    for attempt, wait in enumerate((0.0, *callbacks.WAITS_S), 1):
+        now[0] += wait - 1
+        assert documents.callbacks.deliver() == (attempt == 1 and wait > 1)
+        now[0] += 1
+        assert documents.callbacks.deliver() == 1
+        due.append(now[0] - began)
+        assert delivery() == ("done" if attempt == 10 else "waiting", attempt)
+    assert due[1:4] == [5, 305, 2_105]
+    assert due[-1] / 86_400 > 3
 
 
 def test_a_task_that_kills_the_service_is_told_and_a_kill_loses_no_callback(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import aclosing
 from functools import partial
@@ -16,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from spolia.core.markdown import MarkdownStream
 from spolia.core.operator import Operator, inside
 from spolia.core.run_context import Done, Emitted, Event, Retracted
-from spolia.errors import Cancelled
+from spolia.errors import Cancelled, ServerStopping
 from spolia.filters.text import condition_of
 from spolia.journal.trace import ForwardingJournal, Journal, step_name
 from spolia.run import Run
@@ -33,10 +34,15 @@ from spolia.server.replies import (
     passages,
     search_reply,
 )
-from spolia.server.service import ClientLeft, ServedFlow, Service
+from spolia.server.service import ServedFlow, Service
 from spolia.types import Answer, Message, Query, Ranking
 
-HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store"))
+HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx passes events on as they come
+)  # fmt: skip
+BEAT, BEAT_S = b": \n\n", 10.0
+"""A comment, and the seconds between two, so that no proxy closes a stream while a flow works on its first text."""
 
 
 class EventForm(Protocol):
@@ -54,7 +60,7 @@ def event(data: Any, name: str = "") -> bytes:
 
 
 class EventStream(Response):
-    """The events of a flow. It begins with the first text, so that what fails before it has a status of its own."""
+    """The events of a flow. Its headers come immediately, so what fails later is the last event."""
 
     def __init__(self, service: Service, holder: KeyHolder, flow: ServedFlow, query: Query, form: Any) -> None:
         self.service, self.holder, self.flow, self.query, self.form = service, holder, flow, query, form
@@ -64,26 +70,25 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.service.run(self.holder) as run, self.service.stopped_when_left(run, receive), run.lane() as lane:
             form: EventForm = self.form(run)
-            has_begun = False
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            beat = asyncio.create_task(_beat(send))
+            part = b""
             try:
                 async with aclosing(self.service.events(self.flow, self.query)) as lots:
                     async for lot in lots:
                         if part := b"".join([self.written(one, form, run, lane) for one in lot]):
-                            if not has_begun:
-                                await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-                            has_begun = True
                             await send({"type": "http.response.body", "body": part, "more_body": True})
-            except Cancelled as error:
-                if has_begun:
-                    return
-                raise ClientLeft from error
+            except Cancelled:
+                if not self.service.is_stopping:
+                    return  # the client has left
+                part = failure(ServerStopping("The server is stopping. Ask again."))
             except Exception as error:
-                if not has_begun:
-                    raise
-                refusal(error)
-                part = event(error_object(*told(error)))
-                await send({"type": "http.response.body", "body": part, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+                part = failure(error)
+            else:
+                part = b""
+            finally:
+                beat.cancel()
+            await send({"type": "http.response.body", "body": part, "more_body": False})
 
     def written(self, one: Event, form: EventForm, run: Run, lane: Lane) -> bytes:
         """Final text, and what ends the answer. A step that takes its answer from the cache emits no text, so the end
@@ -108,6 +113,18 @@ class EventStream(Response):
             sent = len(self.sent) if self.markdown is None else self.markdown.retract(len(self.sent))
             missing = (form.retracted(sent) if sent else b"") + form.text(self.service.shown(answer.text))
         return missing + form.done(answer, run, lane)
+
+
+async def _beat(send: Send) -> None:
+    while True:
+        await send({"type": "http.response.body", "body": BEAT, "more_body": True})
+        await asyncio.sleep(BEAT_S)
+
+
+def failure(error: Exception) -> bytes:
+    """The last event of a stream that failed; the error is logged as a reply would be."""
+    refusal(error)
+    return event(error_object(*told(error)), "error")
 
 
 QUESTION: Any = Field(min_length=1, max_length=32_000)

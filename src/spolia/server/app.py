@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -11,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spolia.server.answers import add_answer_routes
@@ -86,6 +88,11 @@ def application(
 
     app.router.routes.extend(tools.routes)
 
+    def ask_store() -> None:
+        service.corpus.latest().sources([])
+        if documents is not None:
+            documents.queue.look([1])
+
     @app.get("/live", response_model=dict[str, bool])
     async def live() -> Response:
         """Whether the process answers."""
@@ -93,8 +100,16 @@ def application(
 
     @app.get("/ready", response_model=dict[str, bool])
     async def ready() -> Response:
-        """Whether every flow has run once, so that no question waits for what is built or loaded first."""
-        return error_response(503, service.unready, "not_ready") if service.unready else JSONResponse({"ready": True})
+        """Whether every flow has run once, so that no question waits for what is built or loaded first, and the store
+        can be asked now."""
+        if service.unready:
+            return error_response(503, service.unready, "not_ready")
+        try:
+            await run_in_threadpool(ask_store)
+        except Exception as error:  # a driver may raise anything; what it says is for the log alone
+            logging.getLogger(__name__).warning("The store cannot be asked: %s", error)
+            return error_response(503, f"The store cannot be asked: {type(error).__name__}.", "not_ready")
+        return JSONResponse({"ready": True})
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, cast
 
@@ -44,9 +44,17 @@ DOWNLOAD = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosn
 Metadata = Annotated[str, Query(max_length=8_000, description='Fields to filter by, as JSON: {"year": 2026}.')]
 
 
+class DeliveryReply(TypedDict):
+    """A callback. `state`: waiting, working, done or failed; `reason` says why the last attempt failed."""
+
+    state: str
+    attempts: int
+    reason: str
+
+
 class TaskReply(TypedDict):
     """A change of a document. `state`: waiting, working, done, failed or cancelled; `reason` says why it failed.
-    `ended` is null until then."""
+    `ended` is null until then. `callback` is null if the request named none."""
 
     task: int
     change: str
@@ -55,6 +63,7 @@ class TaskReply(TypedDict):
     reason: str
     made: float
     ended: float | None
+    callback: DeliveryReply | None
 
 
 class TaskList(TypedDict):
@@ -353,12 +362,17 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     async def tasks(request: Request, state: str = "", limit: PageLimit = 100) -> Response:
         """Changes that the key has asked for."""
         jobs = await run_in_threadpool(lambda: documents.queue.jobs(state, request.scope["holder"].name, limit=limit))
-        return JSONResponse({"tasks": [_task(one) for one in jobs]})
+        return JSONResponse(await run_in_threadpool(task_list, documents, jobs))
 
     @app.get("/v1/tasks/{task}", response_model=TaskReply)
     async def one_task(request: Request, task: int) -> Response:
         """A change that the key has asked for."""
-        return JSONResponse(_task(await run_in_threadpool(own_task, documents, request.scope["holder"], task)))
+
+        def work() -> TaskReply:
+            own_task(documents, request.scope["holder"], task)
+            return task_reply(documents, task)
+
+        return JSONResponse(await run_in_threadpool(work))
 
     @app.post("/v1/tasks/{task}/cancel", response_model=TaskReply)
     async def cancel(request: Request, task: int) -> Response:
@@ -445,13 +459,17 @@ def readers_of(documents: Documents, holder: KeyHolder, said: list[str], name: s
 
 
 def task_reply(documents: Documents, task: int) -> TaskReply:
-    job = documents.queue.job(task)
-    assert job is not None
-    return _task(job)
+    return _tasks(documents, [task])["tasks"][0]
 
 
 def _tasks(documents: Documents, tasks: list[int]) -> TaskList:
-    return {"tasks": [_task(one) for one in documents.queue.look(tasks)]}
+    return task_list(documents, documents.queue.look(tasks))
+
+
+def task_list(documents: Documents, jobs: Sequence[Job]) -> TaskList:
+    called = documents.queue.deliveries(jobs)
+    callbacks = {id: {"state": one.state, "attempts": one.attempts, "reason": one.reason} for id, one in called.items()}
+    return {"tasks": [cast(TaskReply, {**task_data(one), "callback": callbacks.get(one.id)}) for one in jobs]}
 
 
 def own_task(documents: Documents, holder: KeyHolder, task: int) -> Job:
@@ -475,7 +493,3 @@ def _is_scalar(value: object) -> bool:
     if isinstance(value, int):
         return abs(value) < 2**63
     return isinstance(value, str) or (isinstance(value, float) and abs(value) <= sys.float_info.max)
-
-
-def _task(job: Job) -> TaskReply:
-    return cast(TaskReply, task_data(job))

@@ -14,9 +14,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 from spolia import errors
-from spolia.errors import SpoliaError, StoreUnavailable
+from spolia.errors import SpoliaError, StoreError, StoreUnavailable
 from spolia.server.service import ClientLeft
 from spolia.stores.backends.sqlite.connection import is_full
+from spolia.stores.files import lacks_files
 
 CODES = {
     400: "invalid_request", 401: "invalid_api_key", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
@@ -30,6 +31,7 @@ STATUS: tuple[tuple[type[SpoliaError], int, str], ...] = (
     (errors.NotAllowed, 403, "forbidden"),
     (errors.KeyReused, 409, "key_reused"),
     (errors.ServerBusy, 429, "server_busy"),
+    (errors.ServerStopping, 503, "server_stopping"),
     (errors.StoreBusy, 503, "store_busy"),
     (errors.StoreUnavailable, 503, "store_unavailable"),
     (errors.ModelUnavailable, 503, "model_unavailable"),
@@ -75,6 +77,8 @@ def cause_of(error: Exception) -> Exception:
 def told(error: Exception) -> tuple[int, str, str]:
     """Status, message and code of what a flow raised. What is wrong on the server's side stays there, in the trace."""
     error = cause_of(error)
+    if isinstance(error, StoreError) and lacks_files(error):  # whatever the store made of it
+        error = StoreUnavailable("Too many open files.")
     for kind, status, code in STATUS:
         if isinstance(error, kind):
             return status, str(error) if status < 500 else f"{kind.__name__}: {SAID[code]}", code
@@ -82,6 +86,7 @@ def told(error: Exception) -> tuple[int, str, str]:
 
 
 SAID = {
+    "server_stopping": "the server is stopping. Ask again.",
     "store_busy": "another process is writing to the store. Ask again.",
     "store_unavailable": "the store cannot be reached or written. Ask again.",
     "model_unavailable": "a model cannot be reached. Search goes on without a language model.",
@@ -133,8 +138,8 @@ async def failed(request: Request, error: Exception) -> Response:
 
 
 async def unwritten(request: Request, error: Exception) -> Response:
-    if is_full(error):
-        return refusal(StoreUnavailable("The disk is full."))
+    if is_full(error) or lacks_files(error):
+        return refusal(StoreUnavailable(str(error)))
     raise error
 
 

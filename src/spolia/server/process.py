@@ -22,8 +22,8 @@ from spolia.server.service import Service
 from spolia.services.documents import Documents
 
 BACKLOG = 2048
-GRACE_S = 5
-"""Seconds for requests in progress when the server is stopped."""
+GRACE_S, LAST_S = 5, 2
+"""Seconds for requests in progress when the server is stopped; the last ones are for telling clients that it is."""
 HEAD_S = 10.0
 """Seconds for the headers of a request, from the connection or from the first byte after another request."""
 MOST_HEAD_BYTES = 1 << 16
@@ -101,6 +101,18 @@ class TimedConnection(HttpToolsProtocol):
             self._timer = None
 
 
+class StoppingServer(uvicorn.Server):
+    """A server that calls `stop` shortly before it cuts what is still in progress."""
+
+    def __init__(self, settings: uvicorn.Config, stop: Callable[[], None]) -> None:
+        super().__init__(settings)
+        self._stop = stop
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        asyncio.get_running_loop().call_later(GRACE_S - LAST_S, self._stop)
+        await super().shutdown(sockets)
+
+
 def serve(
     service: Service,
     tell: Callable[[str, str], None],
@@ -155,7 +167,7 @@ def serve(
         at, chosen = listener.getsockname()[:2]
         tell(f"http://{f'[{at}]' if ':' in at else at}:{chosen}", token)
         try:
-            uvicorn.Server(settings).run([listener])
+            StoppingServer(settings, service.stop).run([listener])
         finally:
             audit.close()
 

@@ -21,7 +21,7 @@ from starlette.types import Receive
 from spolia.core.markdown import disarm
 from spolia.core.operator import Operator, inside
 from spolia.core.run_context import Event, current_context
-from spolia.errors import Cancelled, QueryError, ServerBusy, StepFailed, UnknownFlow
+from spolia.errors import Cancelled, QueryError, ServerBusy, ServerStopping, StepFailed, UnknownFlow
 from spolia.evaluation.creation.feedback import FeedbackQueue
 from spolia.journal import Runs
 from spolia.journal.trace import Journal
@@ -231,6 +231,8 @@ class Service:
         self.feedback, self.load, self.shadow, self.ledger = feedback, load, shadow, ledger
         self.telemetry = telemetry
         self._began: dict[str, float] = {}
+        self._runs: dict[str, Run] = {}
+        self.is_stopping = False
         self.aliases: dict[str, ServedFlow] = {}
         self.unready = "It is warming up."
         self.metrics.active.set_function(lambda: self._active)
@@ -252,8 +254,9 @@ class Service:
 
     @property
     def served(self) -> dict[str, ServedFlow]:
-        """All flows by name, those of aliases first."""
-        return {**self.aliases, **self.flows}
+        """All flows by name: production, the flows, the candidate, which answers only those who name it."""
+        found = {**self.aliases, **self.flows}
+        return {name: found[name] for name in sorted(found, key=(PRODUCTION, *self.flows, CANDIDATE).index)}
 
     @contextmanager
     def run(self, holder: KeyHolder, journal: Journal | None = None) -> Iterator[Run]:
@@ -269,12 +272,19 @@ class Service:
         budget = None if self.ledger is None else self.ledger.limiter(holder.name, holder.daily)
         run = Run(**who, journal=journal or self.request_journal(), cache=self.cache, budget=budget)
         self._began[run.id] = perf_counter()
+        self._runs[run.id] = run
         try:
             yield run
         finally:
             self._active -= 1
-            del self._began[run.id]
+            del self._began[run.id], self._runs[run.id]
             run.close()
+
+    def stop(self) -> None:
+        """End all requests in progress with an error that says why."""
+        self.is_stopping = True
+        for run in list(self._runs.values()):
+            run.cancel()
 
     def request_journal(self) -> Journal | None:
         """Where the spans of one request go."""
@@ -285,6 +295,7 @@ class Service:
 
         Raises:
             ClientLeft: it has stopped.
+            ServerStopping: the server has.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -293,7 +304,9 @@ class Service:
             try:
                 return await future
             except Cancelled as error:
-                raise ClientLeft from error
+                raise (
+                    ServerStopping("The server is stopping. Ask again.") if self.is_stopping else ClientLeft
+                ) from error
 
     def events(self, flow: ServedFlow, query: Query) -> AsyncGenerator[list[Event], None]:
         """What happens while a flow answers in a thread of this server; in lots, all that is ready."""

@@ -26,12 +26,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from spolia.egress.download import post
-from spolia.errors import EgressFailed, EgressRefused, QueryError
+from spolia.errors import EgressError, EgressFailed, EgressRefused, QueryError
 from spolia.services.jobs import CALLBACK, Claim, Job, JobQueue
 
 PREFIX, FILE, VARIABLE = "whsec_", "callback.secret", "SPOLIA_CALLBACK_SECRET"
-FIRST_S, LONGEST_S = 5.0, 300.0
-"""Seconds until the second attempt, and at most between two; each wait is twice the one before, give or take 20 %."""
+HOUR_S = 3600.0
+WAITS_S = (5.0, 300.0, HOUR_S / 2, *(hours * HOUR_S for hours in (2, 5, 10, 14, 20, 24)))
+"""Seconds before each further attempt, give or take 20 %: three days in all, as Standard Webhooks recommends."""
+DAY_S = 24 * HOUR_S
+GONE = 410
+"""The status of a receiver that wants no more."""
 TOGETHER = 8
 LONGEST_URL = 2_000
 
@@ -90,7 +94,7 @@ class Callbacks:
 
     def deliver(self) -> int:
         """Post what waits; how many attempts."""
-        claims = self.queue.claim(f"callbacks {os.getpid()}", TOGETHER, queue=CALLBACK)
+        claims = self.queue.claim(f"callbacks {os.getpid()}", TOGETHER, queue=CALLBACK, most=len(WAITS_S) + 1)
         if claims:
             with ThreadPoolExecutor(len(claims)) as pool:
                 list(pool.map(self._tell, claims))
@@ -120,13 +124,19 @@ class Callbacks:
         try:
             post(str(job.payload[CALLBACK]), body, allow=self.hosts, headers=headers)
         except EgressFailed as error:
-            wait = min(LONGEST_S, FIRST_S * 2 ** (claim.token - 1)) * uniform(0.8, 1.2)
-            self.queue.retry([claim], str(error), max(wait, min(error.after_s, LONGEST_S)))
+            self._again(claim, error)
         except EgressRefused as error:
+            if error.status and error.status != GONE:
+                self._again(claim, error)
+                return
             logging.getLogger(__name__).warning("The callback of task %d was not taken: %s", job.id, error)
             self.queue.end([claim], "failed", str(error))
         else:
             self.queue.end([claim])
+
+    def _again(self, claim: Claim, error: EgressError) -> None:
+        wait_s = (*WAITS_S, 0.0)[min(claim.token, len(WAITS_S) + 1) - 1] * uniform(0.8, 1.2)
+        self.queue.retry([claim], str(error), max(wait_s, min(error.after_s, DAY_S)), len(WAITS_S) + 1)
 
 
 def task_data(job: Job) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from spolia.types import Value
 JobState: TypeAlias = Literal["waiting", "working", "done", "failed", "cancelled"]
 LEASE_S = 60.0
 LONGEST_S, LOOK_S = 600.0, 10.0
-"""Longer than any lease or wait: what is due later was put before a clock was set back. Seconds between two looks."""
+"""Longer than any lease or wait, except of callbacks: what is due later was put before a clock was set back. Seconds
+between two looks."""
 MOST_CLAIMS = 5
 """Then a job that is not done is parked: it is `failed`, with its reason."""
 KILLED = "its last worker ended without a word"
@@ -51,9 +52,8 @@ CLAIM = """WITH open AS MATERIALIZED (
         token = token + 1, due = {now} + :lease_s, reason = CASE WHEN token < :most THEN '' ELSE :killed END,
         ended = CASE WHEN token < :most THEN 0 ELSE {now} END
     WHERE id IN (SELECT id FROM open) RETURNING id, kind, payload, token, state"""
-SET_BACK = (
-    """UPDATE jobs SET due = {now} WHERE state IN ('waiting', 'working') AND due > {now} + :longest RETURNING id"""
-)
+SET_BACK = """UPDATE jobs SET due = {now} WHERE state IN ('waiting', 'working')
+    AND due > {now} + CASE WHEN queue = 'callback' THEN 2 * 86400 ELSE :longest END RETURNING id"""
 RENEW = (
     """UPDATE jobs SET due = {now} + :lease_s WHERE id = :id AND token = :token AND state = 'working' RETURNING id"""
 )
@@ -91,6 +91,7 @@ UNDONE = f"""SELECT {COLUMNS} FROM jobs WHERE subject > :after AND subject <> ''
         AND newer.id > jobs.id) ORDER BY subject LIMIT :limit"""
 RESTORED = "UPDATE jobs SET state = 'done', ended = {now} WHERE id = :id RETURNING id"
 NAMED = "SELECT id FROM jobs WHERE name = :name"
+DELIVERY = "SELECT name, state, token, reason FROM jobs WHERE name = :name"
 SUBJECTS = """SELECT DISTINCT subject FROM jobs WHERE subject LIKE :like ESCAPE '!' AND (:owner = '' OR owner = :owner)
     AND state IN ('waiting', 'working', 'done')"""
 OPEN = f"SELECT {COLUMNS} FROM jobs WHERE subject = :subject AND subject <> '' AND state IN ('waiting', 'working')"
@@ -155,6 +156,15 @@ class Job(Value):
     reason: str
     made: float
     ended: float
+
+
+@dataclass(frozen=True)
+class Delivery(Value):
+    """A callback: how often it was posted, and why the last attempt failed."""
+
+    state: JobState = "waiting"
+    attempts: int = 0
+    reason: str = ""
 
 
 class JobTable(Protocol):
@@ -312,11 +322,13 @@ class JobQueue:
         on each; the ids of the jobs."""
         return [id for (id,) in self._asked(DETACH, [{"subject": one, "keeps": keeps} for one in subjects])]
 
-    def claim(self, worker: str, limit: int = 1, lease_s: float = LEASE_S, queue: str = "") -> list[Claim]:
-        """Take jobs, oldest first; one that was claimed `MOST_CLAIMS` times is parked instead."""
+    def claim(
+        self, worker: str, limit: int = 1, lease_s: float = LEASE_S, queue: str = "", most: int = MOST_CLAIMS
+    ) -> list[Claim]:
+        """Take jobs, oldest first; one that was claimed `most` times is parked instead."""
         how: dict[str, Any] = {"worker": worker, "limit": limit, "lease_s": lease_s, "queue": queue}
         with self.table.transaction():
-            found = sorted(self._ask(CLAIM, [{**how, "most": MOST_CLAIMS, "killed": KILLED}]))
+            found = sorted(self._ask(CLAIM, [{**how, "most": most, "killed": KILLED}]))
             self._call_back(id for id, *_, state in found if state == "failed")
             if not found and time.monotonic() - self._looked >= LOOK_S:
                 self._looked = time.monotonic()
@@ -373,9 +385,9 @@ class JobQueue:
         """Say that jobs are done, or failed for good; the ids of the jobs that were still held."""
         return self._told(END, claims, state=state, reason=reason)
 
-    def retry(self, claims: Sequence[Claim], reason: str, after_s: float) -> list[int]:
-        """Give jobs back, to be claimed again after a while; a job that was claimed `MOST_CLAIMS` times is parked."""
-        return self._told(RETRY, claims, reason=reason, after_s=after_s, most=MOST_CLAIMS)
+    def retry(self, claims: Sequence[Claim], reason: str, after_s: float, most: int = MOST_CLAIMS) -> list[int]:
+        """Give jobs back, to be claimed again after a while; a job that was claimed `most` times is parked."""
+        return self._told(RETRY, claims, reason=reason, after_s=after_s, most=most)
 
     def _told(self, statement: str, claims: Sequence[Claim], **how: Any) -> list[int]:
         rows = [{"id": one.id, "token": one.token, **how} for one in claims]
@@ -389,11 +401,18 @@ class JobQueue:
         """Put a job for each of these that has ended and has a callback: one for each, also after a second end."""
         ended = [_job(row) for row in self._ask(ENDED, [{"id": id} for id in ids])]
         called = [
-            NewJob(CALLBACK, {"task": job.id}, f"%callback|{job.id}", owner=job.owner, queue=CALLBACK)
+            NewJob(CALLBACK, {"task": job.id}, callback_name(job.id), owner=job.owner, queue=CALLBACK)
             for job in ended
             if CALLBACK in job.payload
         ]
         self._ask(PUT, [{**vars(job), "payload": json.dumps(job.payload)} for job in called])
+
+    def deliveries(self, jobs: Iterable[Job]) -> dict[int, Delivery]:
+        """Return what became of the callbacks of these jobs, as far as they have one, by the id of the job."""
+        called = [one.id for one in jobs if CALLBACK in one.payload]
+        rows = self._asked(DELIVERY, [{"name": callback_name(id)} for id in called])
+        known = {name: Delivery(state, attempts, reason) for name, state, attempts, reason in rows}
+        return {id: known.get(callback_name(id), Delivery()) for id in called}
 
     def outdated(self, claims: Sequence[Claim]) -> list[int]:
         """The ids of the jobs whose subject a newer job has changed meanwhile."""
@@ -431,6 +450,10 @@ class JobQueue:
             found = self._ask(FORGET, [{"age_s": age_s}])
             self._ask(DETACH_UNKNOWN, [{}])
             return len(found)
+
+
+def callback_name(id: int) -> str:
+    return f"%callback|{id}"
 
 
 def _job(row: Sequence[Any]) -> Job:

@@ -8,11 +8,22 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Any
 
+import psycopg
+
 from spolia.services.jobs import MORE, TABLE
 from spolia.stores.backends.postgres.address import Address
+from spolia.stores.backends.postgres.dialect import problem
 from spolia.stores.backends.postgres.session import WRITE_S, connected
 
 _NAMED = re.compile(r"(?<!:):([a-z_]+)")
+
+
+@contextmanager
+def _translated(address: Address) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise problem(address, "used", error) or error from error
 
 
 class PostgresTable:
@@ -32,7 +43,7 @@ class PostgresTable:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        with self._lock:
+        with self._lock, _translated(self.address):
             if self._connection.closed and not self._depth:
                 self._connection = connected(self.address, WRITE_S, f"search_path={self.address.schema}")
             self._depth += 1

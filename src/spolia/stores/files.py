@@ -1,11 +1,13 @@
 """The files of a store's folder: where they are, how they are made durable, whether a lexical index is whole."""
 
+import errno
 import fcntl
 import json
 import os
 import re
 import shutil
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -192,10 +194,30 @@ def shortened(folder: Path) -> str:
     )
 
 
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+
+
+def lacks_files(error: BaseException | None) -> bool:
+    """Return whether an error, or one behind it, means that this process or machine has too many open files."""
+    while error is not None:
+        text = str(error)
+        if getattr(error, "errno", None) in _TOO_MANY or any(f"os error {number})" in text for number in _TOO_MANY):
+            return True
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:  # it does not say why
+            try:
+                os.close(os.open(os.devnull, os.O_RDONLY))
+            except OSError as none_left:
+                return none_left.errno in _TOO_MANY
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _wrong(folder: Path, is_wrong: Callable[[Path, list[Any]], bool]) -> str:
     try:
         wrong = [name for name, written in checksums(folder).items() if is_wrong(folder / name, written)]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        if lacks_files(error):
+            raise
         return f"The lexical index {folder} is damaged: {error}"
     return f"The lexical index {folder} is damaged: {', '.join(wrong)} changed since it was written" if wrong else ""
 

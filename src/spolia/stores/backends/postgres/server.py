@@ -60,7 +60,9 @@ class PostgresBackend(Backend):
     @property
     def folder(self) -> Path:
         with closing(self._opened()[0]) as session, translated(self, "read"):
-            return cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
+            folder = cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
+            folder.mkdir(0o700, parents=True, exist_ok=True)  # on a machine that uses the store for the first time
+            return folder
 
     def exists(self) -> bool:
         with translated(self, "opened"), closing(PostgresSession(connected(self.address, READ_S))) as session:

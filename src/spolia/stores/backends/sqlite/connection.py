@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew, pip_install
+from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew, StoreUnavailable, pip_install
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
 from spolia.stores.backends.rows import StoreVersion, guarded, in_batches, reader_versions, row_digest, store_digest
-from spolia.stores.files import DATABASE, LEXICAL, PINS, VECTORS, fail_point, fsync
+from spolia.stores.files import DATABASE, LEXICAL, PINS, VECTORS, fail_point, fsync, lacks_files
 
 WAIT_S = 10.0
 MAGIC = b"SQLite format 3\0"
@@ -291,6 +291,8 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
             f"{what}: the disk is full, or a quota or limit is reached ({text}). Published data is complete. "
             "Free some space and repeat."
         )
+    if lacks_files(error):
+        return StoreUnavailable(f"{what}: too many files are open ({text}). Allow more (ulimit -n), and repeat.")
     if code & 0xFF == sqlite3.SQLITE_READONLY or number in _DENIED or _says(text, *_DENIED):
         return _denied(store, what, doing, text)
     if not os.path.exists(store / DATABASE) and doing != "made":
