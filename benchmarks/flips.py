@@ -3,9 +3,10 @@
     python benchmarks/flips.py [--flips 1000] [--ahead 100] [--seed 17] [--out FILE]
 
 The store is made of a folder of small texts: a group of windows with vectors, one of sentences with words, one with a
-graph, metadata to filter by, files that only some may read. Each flip changes one byte, drawn evenly from all files of
-the store, to another value; a process of its own then asks the same questions as before (words, vectors,
-a graph, a filter, two askers, every document and node), looks for damage, repairs the store, and asks again.
+graph, metadata to filter by, files that only some may read; and of what a service keeps beside it. Each flip changes
+one byte to another value, half of them drawn evenly from all bytes, half from all kinds of files; a process of its own
+then asks the same questions as before (words, vectors, a graph, a filter, two askers, every document and node), looks
+for damage, repairs the store, and asks again.
 `unseen`: other answers, and no damage found. What answers with an error or with other results counts as `other`.
 `unmended`: damage that is found, and is still there, or gives other answers, after a repair. `ahead`: the same of the
 log that SQLite writes ahead of the database, which a killed process leaves.
@@ -34,6 +35,7 @@ import results
 
 from spolia import Corpus, sync
 from spolia.cli.commands.doctor import store_findings
+from spolia.cli.store_files import by_store, kind_of, mend_files
 from spolia.filters import Between
 from spolia.indexing.sync.groups import main_definition
 from spolia.indexing.sync.repair import repair
@@ -43,6 +45,7 @@ from spolia.stores.indexes import HNSW
 from spolia.stores.open_store import forget
 from spolia.stores.vectors import external_index, segment_search, sparse
 from spolia.testing.hash_embedder import HashingEmbedder
+from spolia.testing.stores.service import content_of, make_service_files
 
 SECONDS = 60
 EMBEDDER = HashingEmbedder(8)
@@ -72,9 +75,15 @@ def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
         pattern = "corpus.db-wal" if ahead else "*"
         files = [path for path in (folder / "whole.spolia").rglob(pattern) if path.is_file() and path.stat().st_size]
         files.sort()
+        kinds: dict[object, list[Path]] = {}
+        for file in files:
+            kinds.setdefault(kind_of(file.relative_to(folder / "whole.spolia").as_posix()), []).append(file)
         drawn, rows = random.Random(seed), []
         for number in range(flips):
             (path,) = drawn.choices(files, [path.stat().st_size for path in files])
+            if number % 2:
+                kind = drawn.choice(list(kinds))
+                path = drawn.choice(kinds[kind])
             place, change = drawn.randrange(path.stat().st_size), drawn.randrange(1, 256)
             inside = path.relative_to(folder / "whole.spolia")
             row = apart(lambda: tried(folder, inside, place, change, before))  # noqa: B023
@@ -132,12 +141,14 @@ def made(folder: Path, *, ahead: bool) -> dict[str, Any]:
     _, *groups = groups_of(corpus)
     access = lambda uri: ("ann",) if uri.startswith("secret/") else ()  # noqa: E731
     sync(notes, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence"), *groups], access=access)
+    make_service_files(corpus)
     found = answers(corpus)
     if not ahead:
         forget(corpus.backend)
         gc.collect()
-        with closing(sqlite3.connect(folder / "whole.spolia" / "corpus.db")) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        for path in (folder / "whole.spolia").glob("*.db"):
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return {"answers": found}
 
 
@@ -164,7 +175,15 @@ def answers(corpus: Corpus) -> list[Any]:
                 snapshot.nearest_batch("near", EMBEDDER.name, vectors, 5, who)[0],
             ]
             found += [[repr((hit.node, hit.score)) for hit in snapshot.hits(some, who)] for some in hits]
-    return found
+    return found + [repr(content_of(file)) for file in service_files(Path(corpus.path))]
+
+
+def service_files(store: Path) -> list[Path]:
+    """The files of a service that only a backup can restore."""
+    kinds = {path: kind_of(path.relative_to(store).as_posix()) for path in sorted(store.rglob("*")) if path.is_file()}
+    return [
+        path for path, kind in kinds.items() if kind and kind.if_damaged == "restored" and kind.check is not by_store
+    ]
 
 
 def tried(folder: Path, inside: Path, place: int, change: int, before: list[Any]) -> dict[str, Any]:
@@ -184,7 +203,11 @@ def tried(folder: Path, inside: Path, place: int, change: int, before: list[Any]
     if seen:
         try:
             report = repair(corpus, groups=groups_of(corpus))
+            beside = list(mend_files(there))
             row |= {"repaired": list(report.repaired)[:3], "left": list(report.left)[:3]}
+            row["left"] += [
+                f"{said} It has to be restored from a backup." for said, is_mended in beside if not is_mended
+            ]
         except Exception as error:
             row["left"] = [f"{type(error).__name__}: {error}"]
         row["without_remedy"] = any("restored from a backup" in said for said in row["left"])

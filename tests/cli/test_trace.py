@@ -21,6 +21,7 @@ from spolia.models import Lines, Role, ScriptedModel
 from spolia.models.prompting.role import Ask, Brief
 from spolia.run import Run
 from spolia.types import Answer, Hit, Node, Query, Ranking
+from tests.records import tamper
 
 from .conftest import Spolia
 from .test_search import store as store  # a fixture
@@ -297,8 +298,8 @@ def test_runs_are_those_of_the_profiles_store(
 
 def test_a_journal_with_changed_bytes_is_called_damaged(spolia: Spolia, tmp_path: Path) -> None:
     run, file = recorded(tmp_path / "runs.db", turned, ranking("a", "b")), tmp_path / "runs.db"
-    with sqlite3.connect(file) as written:
-        written.execute("UPDATE spans SET notes = '{', step = CAST(X'ff' AS TEXT)")
+    with tamper(file) as written:
+        written.execute("UPDATE spans SET notes = '{'")
     ran = spolia("trace", run, "--journal", file)
     assert (ran.code, ran.out) == (3, "")
     assert "is damaged" in ran.err
@@ -307,7 +308,7 @@ def test_a_journal_with_changed_bytes_is_called_damaged(spolia: Spolia, tmp_path
 
 def test_the_steps_of_a_run_that_was_killed_are_shown(spolia: Spolia, tmp_path: Path) -> None:
     run, file = recorded(tmp_path / "runs.db", turned >> asked, ranking("a", "b")), tmp_path / "runs.db"
-    with sqlite3.connect(file) as written:
+    with tamper(file) as written:
         written.execute("DELETE FROM spans WHERE parent = 0")  # what is around a step is written after it
     shown = spolia("trace", run, "--journal", file)
     assert shown.code == 0

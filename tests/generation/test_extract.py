@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,6 +35,7 @@ from spolia.models.protocols import Kind
 from spolia.run import Run
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Hit, Node, Query, Ranking, Span, Value
+from tests.records import tamper
 
 TIDES = (
     "# Tides\n\nShips wait for the tide. The tide is caused by the pull of the moon.\nSo is the current. "
@@ -325,7 +325,7 @@ def test_another_process_takes_the_vectors_of_sentences_from_the_cache_of_the_ru
 def test_no_text_of_a_passage_is_kept_with_the_vectors_of_its_sentences(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
         SentenceVectors(Letters())(("The whelk is secret.",))
-    with sqlite3.connect(tmp_path / "runs.db") as kept:
+    with tamper(tmp_path / "runs.db") as kept:
         ((value,),) = kept.execute("SELECT value FROM cache").fetchall()
     assert b"whelk" not in value
 

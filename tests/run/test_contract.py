@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from spolia.errors import BudgetSpent, Cancelled, ModelUnavailable
 from spolia.journal import Cache, Runs
 from spolia.run import Budget, Run
 from spolia.types import Answer, Failure, Node, Query, Ranking, Usage
+from tests.records import tamper
 from tests.run.contract_tests import HELD_BY
 from tests.run.flows import (
     COUNTER,
@@ -571,7 +571,7 @@ def test_a_failed_step_says_why_in_its_span(runs: Runs) -> None:
 
 def test_a_broken_journal_never_fails_an_answer(tmp_path: Path) -> None:
     runs = Runs(tmp_path / "runs.db")
-    with sqlite3.connect(tmp_path / "runs.db") as raw:
+    with tamper(tmp_path / "runs.db") as raw:
         raw.execute("DROP TABLE spans")
         raw.execute("DROP TABLE cache")
     with Run(journal=runs.journal, cache=runs.cache):

@@ -23,6 +23,7 @@ from spolia.journal import Runs
 from spolia.journal.database import JournalFile
 from spolia.run import Run
 from spolia.types import Query, Usage, Value
+from tests.records import tamper
 from tests.run.flows import COUNTER, Ask
 
 
@@ -78,7 +79,7 @@ def test_flushing_waits_for_everything_that_was_queued(tmp_path: Path) -> None:
 
     def write() -> None:
         for _ in range(200):
-            database.write("INSERT INTO seen VALUES (1)", lambda: [()])
+            database.write("INSERT INTO seen (n) VALUES (1)", lambda: [()])
             assert database.flush()
             assert database._waiting == 0 or threading.active_count() > 2
 
@@ -203,7 +204,7 @@ DEEP = b'{"Query": ' * 100_000
 def test_a_damaged_or_hostile_entry_is_computed_again(tmp_path: Path, column: str, value: bytes) -> None:
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
         Ask()(Query("q"))
-    with sqlite3.connect(tmp_path / "runs.db") as raw:
+    with tamper(tmp_path / "runs.db") as raw:
         raw.execute(f"UPDATE cache SET {column} = ?", (value,))
     raw.close()
     for _ in range(2):
@@ -215,7 +216,7 @@ def test_a_damaged_or_hostile_entry_is_computed_again(tmp_path: Path, column: st
 def test_an_entry_of_which_a_byte_has_changed_is_computed_again(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
         Ask()(Query("q"))
-    with sqlite3.connect(tmp_path / "runs.db") as raw:
+    with tamper(tmp_path / "runs.db") as raw:
         ((value,),) = raw.execute("SELECT value FROM cache").fetchall()
         assert b"qa" in value
         raw.execute("UPDATE cache SET value = ?", (value.replace(b"qa", b"qx"),))
@@ -229,7 +230,7 @@ def test_an_entry_of_which_a_byte_has_changed_is_computed_again(tmp_path: Path) 
 def test_an_entry_of_before_which_has_no_digest_is_taken(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
         Ask()(Query("q"))
-    with sqlite3.connect(tmp_path / "runs.db") as raw:
+    with tamper(tmp_path / "runs.db") as raw:
         raw.execute("UPDATE cache SET value = substr(value, 10)")
     raw.close()
     with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
@@ -258,7 +259,7 @@ def test_a_locked_file_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest
         Runs(tmp_path / "runs.db")
     holder.close()
     (tmp_path / "other.db").write_bytes(b"something else entirely" * 100)
-    with pytest.raises(NotAStore, match="Delete it"):
+    with pytest.raises(NotAStore, match="Move it away"):
         Runs(tmp_path / "other.db")
 
 

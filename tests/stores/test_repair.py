@@ -13,9 +13,9 @@ import pytest
 from spolia import Corpus, add_texts, sync
 from spolia.errors import NotAStore, StoreCorrupt, StoreTooNew
 from spolia.indexing.sync.repair import repair
+from spolia.record_files import lost_ahead
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import damaged_rows, row_digest
-from spolia.stores.backends.sqlite.salvage import lost_ahead
 from spolia.stores.corpus import POSTGRES, NodeGroup
 from spolia.stores.definition import Definition, Embedding, Whole
 from spolia.stores.portable import export_store
@@ -281,7 +281,7 @@ def near_of(corpus: Corpus) -> NodeGroup:
 
 @pytest.mark.slow
 def test_a_log_that_is_whole_is_not_called_damaged(ahead: Corpus) -> None:
-    assert lost_ahead(Path(ahead.path)) == ""
+    assert lost_ahead(Path(ahead.path) / "corpus.db") == ""
     assert ahead.latest().check(deep=True) == []
 
 
@@ -292,7 +292,7 @@ def test_a_byte_of_the_log_that_changed_is_found(ahead: Corpus, place: int) -> N
     content = bytearray(path.read_bytes())
     content[place] ^= 0x10
     path.write_bytes(content)
-    assert "so that what was committed" in lost_ahead(Path(ahead.path))
+    assert "so that what was committed" in lost_ahead(Path(ahead.path) / "corpus.db")
     assert [said for said in ahead.backend.row_problems() if "corpus.db-wal" in said]
 
 
@@ -302,7 +302,7 @@ def test_what_was_not_committed_is_no_damage(ahead: Corpus) -> None:
     content = path.read_bytes()
     begun = content[32:36] + bytes(4) + content[16:24] + bytes(8) + bytes(4096)  # no commit, half written
     path.write_bytes(content + begun)
-    assert lost_ahead(Path(ahead.path)) == ""
+    assert lost_ahead(Path(ahead.path) / "corpus.db") == ""
 
 
 @pytest.mark.slow
@@ -409,4 +409,4 @@ def test_a_repair_says_that_vectors_were_dropped_and_made_again(tmp_path: Path, 
 
 def test_a_log_that_is_a_link_to_a_device_is_named_and_not_read(tmp_path: Path) -> None:
     (tmp_path / "corpus.db-wal").symlink_to("/dev/zero")
-    assert lost_ahead(tmp_path) == "corpus.db-wal is not a file, but a folder, a device or a pipe"
+    assert lost_ahead(tmp_path / "corpus.db") == "corpus.db-wal is not a file, but a folder, a device or a pipe"

@@ -11,6 +11,7 @@ from spolia.errors import QueryError, StoreError
 from spolia.journal import Cache, Journal, Runs
 from spolia.models.http.remote import Remote
 from spolia.models.protocols import LanguageModel
+from spolia.private_files import make_folder
 from spolia.run import Budget, Run
 from spolia.stores.corpus import Corpus
 from spolia.types import Usage
@@ -43,7 +44,7 @@ def recorded(
     corpus.snapshot()
     try:
         folder = corpus.backend.folder
-        folder.mkdir(0o700, parents=True, exist_ok=True)  # of a store in a database it may not be there yet
+        make_folder(folder)  # of a store in a database it may not be there yet
         runs = Runs(folder / RUNS, values=values)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MARK, DIGEST_BYTES = b"#", 8
 """What the value of an entry begins with: no JSON does; then comes a digest of key, value and usage."""
-PUT = "INSERT OR REPLACE INTO cache VALUES (?,?,?,?,?)"
+PUT = "INSERT OR REPLACE INTO cache (key, value, usage, used, size) VALUES (?,?,?,?,?)"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from spolia.errors import NotAStore, StoreBusy, StoreTooNew, pip_install
+from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreTooNew, pip_install
+from spolia.private_files import set_aside
+from spolia.record_files import connect, guard, is_guarded
 
 APPLICATION_ID = 0x53504A31
 SCHEMA_VERSION = 1
@@ -42,6 +44,7 @@ CREATE TABLE IF NOT EXISTS trace_values (
 CREATE TABLE IF NOT EXISTS trace_runs (run TEXT PRIMARY KEY, principals TEXT NOT NULL) WITHOUT ROWID;
 """
 """Tables of values. Older files lack these tables and get them with the first value."""
+REMEDY = "It holds traces and cached results. Move it away: the next run begins a new one."
 PAGE_BYTES = 8192
 """Of a new file: the span of a ranking of 50 hits takes 1.4 kB, which in pages of 4 kB would need one of its own."""
 SOON_S = 0.05
@@ -59,7 +62,13 @@ class JournalFile:
         self.problem = ""
         self._process = os.getpid()
         self._open()
-        prepared(path).close()
+        try:
+            prepared(path).close()
+        except StoreCorrupt as error:  # traces and cached results can be lost
+            if not _is_ours(path):
+                raise NotAStore(f"{path} cannot hold traces and cache: {error} Or name another file.") from error
+            set_aside(path)
+            prepared(path).close()
         self._at_exit = partial(_close, weakref.ref(self))
         atexit.register(self._at_exit)
 
@@ -129,7 +138,7 @@ class JournalFile:
             ((pages,),), ((free,),), ((bytes_each,),) = (
                 self.read(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")
             )
-        except sqlite3.Error as error:
+        except (sqlite3.Error, StoreCorrupt) as error:
             self.problem = f"{self.path} could not be read: {error}"
             return 0
         return int((pages - free) * bytes_each)
@@ -191,8 +200,11 @@ class JournalFile:
         count = sum(count for _, _, count in taken)
         try:
             with connection:
+                connection.execute("BEGIN IMMEDIATE")
                 for statement, rows, _ in taken:
                     connection.executemany(statement, rows())
+                    if statement.startswith("CREATE"):
+                        guard(connection)
         except Exception as error:  # a row that cannot be described or written must not end the journal
             if len(taken) > 1 and not isinstance(error, sqlite3.OperationalError):
                 for item in taken:
@@ -215,7 +227,7 @@ def _write_on(reference: weakref.ref[JournalFile]) -> None:
     if database is None:
         return
     wake, connection, due = database._wake, None, 0.0
-    with suppress(sqlite3.Error):
+    with suppress(sqlite3.Error, StoreCorrupt):
         connection = connected(database.path)
     while True:
         database = None
@@ -235,9 +247,14 @@ def _write_on(reference: weakref.ref[JournalFile]) -> None:
 
 def connected(path: Path) -> sqlite3.Connection:
     """A connection that waits for others instead of failing."""
-    connection = sqlite3.connect(path, timeout=5.0, check_same_thread=False)
+    connection = connect(path, REMEDY, timeout_s=5.0)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(72)[68:] == APPLICATION_ID.to_bytes(4, "big")
 
 
 def prepared(path: Path) -> sqlite3.Connection:
@@ -256,6 +273,8 @@ def prepared(path: Path) -> sqlite3.Connection:
             raise StoreTooNew(
                 f"{path} has schema {version}; this version knows {SCHEMA_VERSION}. Upgrade: {pip_install('', '-U')}"
             )
+        else:
+            _guard(connection)
     except sqlite3.OperationalError as error:
         raise StoreBusy(
             f"{path} cannot hold traces and cache now: {error}. "
@@ -277,6 +296,15 @@ def _create(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        guard(connection)
+
+
+def _guard(connection: sqlite3.Connection) -> None:
+    """Guard the tables of a file of an earlier version."""
+    if not is_guarded(connection):
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            guard(connection)
 
 
 def statements(script: str) -> list[str]:

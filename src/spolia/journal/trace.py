@@ -40,13 +40,13 @@ from spolia.types import Answer, Failure, Generation, Hit, Query, Ranking, Usage
 
 STEPS_AT_ONCE = 1_000
 """Steps that are read together to find the newest runs."""
-INSERT = "INSERT OR REPLACE INTO spans VALUES "
 ROW = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 AT_ONCE = 1000  # rows of one statement; SQLite takes 32766 values
 COLUMNS = (
     "run, span, parent, lane, step, started, seconds, cached, calls, input_tokens, output_tokens, embedded, cost_usd, "
     "error, notes, result"
 )
+INSERT = f"INSERT OR REPLACE INTO spans ({COLUMNS}) VALUES "
 
 
 @dataclass(frozen=True)

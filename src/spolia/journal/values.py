@@ -40,9 +40,9 @@ SHARED = (Node, Query, Ranking)
 """Kept on their own and named by their hash in the values that hold them: they pass through many steps."""
 ANY = shape_of(Any)
 
-PUT_VALUE = "INSERT OR REPLACE INTO trace_values VALUES (?,?,?,?)"
-PUT_DETAIL = "INSERT OR REPLACE INTO trace_details VALUES (?,?,?,?,?,?)"
-PUT_RUN = "INSERT OR IGNORE INTO trace_runs VALUES (?,?)"
+PUT_VALUE = "INSERT OR REPLACE INTO trace_values (hash, value, used, size) VALUES (?,?,?,?)"
+PUT_DETAIL = "INSERT OR REPLACE INTO trace_details (run, span, operator, input, output, exchanges) VALUES (?,?,?,?,?,?)"
+PUT_RUN = "INSERT OR IGNORE INTO trace_runs (run, principals) VALUES (?,?)"
 PRUNE_VALUES = """DELETE FROM trace_values WHERE hash IN (SELECT hash FROM (
     SELECT hash, sum(size) OVER (ORDER BY used DESC, hash) AS total FROM trace_values) WHERE total > ?)"""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from spolia.private_files import make_folder, protect
 from spolia.stores.files import fsync
 
 SUFFIX = ".npz"
@@ -33,13 +34,25 @@ def read_arrays(path: Path) -> Iterator[Mapping[str, Any]]:
         yield found
 
 
+def array_damage(path: Path) -> str:
+    """What is wrong with a file of arrays, in words; empty if nothing is. All of it is read."""
+    try:
+        with read_arrays(path) as parts:
+            for name in parts:
+                parts[name]
+    except DAMAGED as error:
+        return f"{path} is damaged: {error}"
+    return ""
+
+
 def write_arrays(path: Path, parts: Mapping[str, Any]) -> None:
     """Make arrays durable in one file, each with a checksum, which is compared when it is read."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     descriptor, temporary = tempfile.mkstemp(suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             np.savez(file, **parts)
+        protect(temporary)
         fsync(Path(temporary))
         os.rename(temporary, path)
     except BaseException:

@@ -16,6 +16,7 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import ModelError
 from spolia.models.protocols import TokenEmbedder
 from spolia.models.vectors import TokenVectors, Vectors, max_sims
+from spolia.private_files import make_folder, protect
 from spolia.retrieval.array_files import DAMAGED, SUFFIX, read_arrays, write_arrays
 from spolia.retrieval.term_counts import derived, texts_of
 from spolia.stores.backends.rows import hash_of
@@ -76,14 +77,28 @@ class TokenVectorFiles:
         self.files.append(vectors)
 
     def _write(self, hashes: Sequence[bytes], rows: TokenVectors) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         descriptor, name = tempfile.mkstemp(suffix=VECTORS, dir=self.folder)
         with os.fdopen(descriptor, "wb") as file:
             np.save(file, rows.vectors, allow_pickle=False)
+        protect(name)
         fsync(Path(name))
         parts = {"hashes": np.array(hashes, dtype="V16"), "offsets": rows.offsets}
         digest = np.frombuffer(_digest(rows.vectors), np.uint8)
         write_arrays(Path(name).with_suffix(SUFFIX), {**parts, "digest": digest})
+
+
+def token_file_damage(path: Path) -> str:
+    """What is wrong with an index of token vectors, or with the vectors, in words; empty if nothing is."""
+    try:
+        with read_arrays(path) as index:
+            digest = index["digest"].tobytes() if "digest" in index else None
+            index["hashes"], index["offsets"]
+        vectors = np.load(path.with_suffix(VECTORS), mmap_mode="r", allow_pickle=False)
+        is_whole = digest in (None, _digest(vectors))
+    except DAMAGED as error:
+        return f"{path} is damaged: {error}"
+    return "" if is_whole else f"{path.with_suffix(VECTORS)} changed since it was written"
 
 
 def _digest(vectors: Vectors) -> bytes:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -15,10 +16,12 @@ from time import sleep, time
 from typing import Any
 
 from spolia.errors import StoreCorrupt
+from spolia.private_files import private
 
 FILE = "audit.jsonl"
 START = "0" * 64
 """Before the first row."""
+_WHOLE = re.compile(rb'"hash": "[^"]{64}')
 TAIL_BYTES = 1 << 16
 LOT_S = 0.05
 """Seconds in which rows are collected, to be written together."""
@@ -75,7 +78,7 @@ class AuditLog:
                 logging.getLogger(__name__).error("%d rows of the audit log are lost: %s", self._lost, error)
 
     def _append(self, rows: list[dict[str, Any]]) -> None:
-        descriptor = os.open(self.file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        descriptor = private(self.file, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         with open(descriptor, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             last = self._last if file.seek(0, os.SEEK_END) == self._end else _last(file)
@@ -128,7 +131,7 @@ def rows_of(file: Path) -> Iterator[dict[str, Any]]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             row = _row(line)
-            if not row:
+            if not row and not _WHOLE.search(line):
                 continue  # cut short by a full disk or a kill: the next row follows the one before it
             said = row.pop("hash", "")
             if said != _hash(row, last) or line.rstrip(b"\n") != _line(row, said):

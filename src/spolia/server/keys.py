@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import secrets
-import sqlite3
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,13 +18,18 @@ from threading import RLock
 from time import monotonic, time
 from typing import Any, Self
 
-from spolia.errors import QueryError
+from spolia.checksums import checksum_of
+from spolia.errors import QueryError, StoreCorrupt
+from spolia.private_files import make_folder, private
+from spolia.record_files import connect, guard, named
 from spolia.run import Budget
 from spolia.run.budget import Limiter
 from spolia.types import Usage, Value
 
 PREFIX = "sk-spolia-"
-VARIABLE = "SPOLIA_TOKEN"
+VARIABLE, TOKEN = "SPOLIA_TOKEN", "serve.token"
+_LENGTH = len(PREFIX) + 51
+"""Of a token with its checksum, of eight characters; those of earlier versions have none."""
 _NAME = re.compile(r"[\w.@-]+")
 _SETTINGS: dict[str, Any] = {
     "sha256": str,
@@ -42,6 +46,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 DAY_S = 86_400
+REMEDY = "It counts what keys have used today. Restore it from a backup, or move it away: then their day begins again."
 
 
 @dataclass
@@ -108,13 +113,15 @@ class UsageLedger:
 
     def __init__(self, file: Path) -> None:
         self._lock = RLock()
-        self._connection = sqlite3.connect(file, timeout=10, isolation_level=None, check_same_thread=False)
+        self._connection, self._file = connect(file, REMEDY, timeout_s=10, isolation_level=None), file
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = OFF")  # a killed process loses nothing; a power cut may
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS usage (key TEXT, day INTEGER, requests INTEGER, tokens INTEGER, usd REAL, "
             "PRIMARY KEY (key, day)) WITHOUT ROWID"
         )
+        with self.alone():
+            guard(self._connection)
 
     def add(self, key: str, spent: Usage, requests: int = 0, day: float = 0) -> None:
         """Count what a request has used.
@@ -123,16 +130,17 @@ class UsageLedger:
             day: since the epoch; 0 for today.
         """
         row = (key, day or time() // DAY_S, requests, spent.input_tokens + spent.output_tokens, spent.cost_usd)
-        with self._lock:
+        with self._lock, named(self._file, REMEDY):
             self._connection.execute(
-                "INSERT INTO usage VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET requests = requests + "
+                "INSERT INTO usage (key, day, requests, tokens, usd) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET requests = requests + "
                 "excluded.requests, tokens = tokens + excluded.tokens, usd = usd + excluded.usd",
                 row,
             )
 
     def used(self, key: str, day: float = 0) -> tuple[int, int, float]:
         """Requests, tokens and US dollars; what calls in progress may take counts, too."""
-        with self._lock:
+        with self._lock, named(self._file, REMEDY):
             rows = self._connection.execute(
                 "SELECT requests, tokens, usd FROM usage WHERE key = ? AND day = ?", (key, day or time() // DAY_S)
             )
@@ -141,7 +149,7 @@ class UsageLedger:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """While inside, no other server of the store counts."""
-        with self._lock:
+        with self._lock, named(self._file, REMEDY):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -291,7 +299,8 @@ def hashed(key: str) -> str:
 
 
 def new_key() -> str:
-    return PREFIX + secrets.token_urlsafe(32)
+    key = PREFIX + secrets.token_urlsafe(32)
+    return key + checksum_of(key)
 
 
 def token_in(folder: Path) -> str:
@@ -299,11 +308,22 @@ def token_in(folder: Path) -> str:
     user can read."""
     if given := os.environ.get(VARIABLE):
         return given
-    file = folder / "serve.token"
+    file = folder / TOKEN
     if not file.exists():
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         _write(file, new_key())
+    if damage := token_damage(file):
+        raise StoreCorrupt(damage)
     return file.read_text("ascii").strip()
+
+
+def token_damage(file: Path) -> str:
+    """How the token that Spolia has made was changed, in words; one of the user's own has no checksum."""
+    token = file.read_bytes().decode("ascii", "replace")
+    is_own = token.strip() and not token.startswith(PREFIX) and len(token) != _LENGTH
+    if is_own or len(token) == _LENGTH - 8 or (len(token) == _LENGTH and token[-8:] == checksum_of(token[:-8])):
+        return ""
+    return f"{file} is damaged: it is not the token that was written. Remove it; the next server makes another one."
 
 
 def add_key(file: Path, holder: KeyHolder) -> str:
@@ -332,7 +352,7 @@ def add_key(file: Path, holder: KeyHolder) -> str:
 def _write(file: Path, text: str) -> None:
     """Replace a file in one go; only the user can read it."""
     new = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+    with open(new, "x", encoding="utf-8", opener=private) as out:
         out.write(text)
     new.replace(file)
 

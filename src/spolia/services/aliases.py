@@ -12,7 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from time import time
 
+from spolia.checksums import check, sign
 from spolia.errors import FlowFileError, QueryError
+from spolia.private_files import make_folder, private
 from spolia.stores.files import fsync
 from spolia.types import Value
 
@@ -92,13 +94,14 @@ class Aliases:
             QueryError: the file is damaged.
         """
         try:
-            plain = json.loads(self.file.read_text("utf-8"))
+            plain = check(json.loads(self.file.read_text("utf-8")))
             return {alias: [Promotion(**one) for one in past] for alias, past in plain.items() if past}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise QueryError(
-                f"The aliases in {self.file} cannot be read: {error}. Move the file away and promote again."
+                f"The aliases in {self.file} cannot be read: {error}. Restore the file from a backup, or move it "
+                "away and promote again."
             ) from error
 
     def copied(self, file: Path, content: bytes) -> Promotion:
@@ -106,7 +109,7 @@ class Aliases:
         digest = sha256(content).hexdigest()
         copy = self.folder / "flows" / digest[:16] / file.name
         if _digest(copy) != digest:
-            copy.parent.mkdir(0o700, parents=True, exist_ok=True)
+            make_folder(copy.parent)
             _replace(copy, content)
         return Promotion(str(copy), digest)
 
@@ -133,12 +136,12 @@ class Aliases:
     @contextmanager
     def _changing(self) -> Iterator[dict[str, list[Promotion]]]:
         """The promotions, to be changed while no other process does."""
-        with open(os.open(self.folder / "aliases.lock", os.O_RDWR | os.O_CREAT, 0o600), "rb") as lock:
+        with open(self.folder / "aliases.lock", "ab", opener=private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             past = self.history()
             yield past
             plain = {alias: [asdict(one) for one in found] for alias, found in past.items()}
-            _replace(self.file, json.dumps(plain, indent=1).encode())
+            _replace(self.file, json.dumps(sign(plain), indent=1).encode())
 
 
 def _digest(file: Path) -> str:
@@ -151,7 +154,7 @@ def _digest(file: Path) -> str:
 def _replace(file: Path, content: bytes) -> None:
     """Replace a file in one go; it is on the disk afterwards."""
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+    with open(part, "wb", opener=private) as out:
         out.write(content)
         out.flush()
         os.fsync(out.fileno())

@@ -17,16 +17,18 @@ import threading
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from random import uniform
 from time import time
 from typing import Any
 from urllib.parse import urlsplit
+from zlib import crc32
 
 from spolia.egress.download import post
 from spolia.errors import EgressError, EgressFailed, EgressRefused, QueryError
+from spolia.private_files import make_folder, private
 from spolia.services.jobs import CALLBACK, Claim, Job, JobQueue
 
 PREFIX, FILE, VARIABLE = "whsec_", "callback.secret", "SPOLIA_CALLBACK_SECRET"
@@ -63,9 +65,11 @@ class Callbacks:
         if not (found := os.environ.get(VARIABLE, "")):
             file = self.folder / FILE
             if not file.exists():
-                new = PREFIX + b64encode(secrets.token_bytes(32)).decode()
+                random = secrets.token_bytes(32)
                 with _new(file) as out:
-                    out.write(new)
+                    out.write(PREFIX + b64encode(random + crc32(random).to_bytes(4, "big")).decode())
+            if damage := secret_damage(file):
+                raise QueryError(damage)
             found = file.read_text("ascii").strip()
         if not found.startswith(PREFIX):
             raise QueryError(f"{VARIABLE} does not begin with {PREFIX}. Write {PREFIX} and 32 random bytes in base64.")
@@ -139,6 +143,18 @@ class Callbacks:
         self.queue.retry([claim], str(error), max(wait_s, min(error.after_s, DAY_S)), len(WAITS_S) + 1)
 
 
+def secret_damage(file: Path) -> str:
+    """How the secret that Spolia has made was changed, in words; one of the user's own has no checksum."""
+    text = file.read_bytes()
+    if text.startswith(PREFIX.encode()) and len(text) != len(PREFIX) + 48:
+        return ""
+    with suppress(ValueError):
+        made = b64decode(text[len(PREFIX) :], validate=True)
+        if text.startswith(PREFIX.encode()) and crc32(made[:32]) == int.from_bytes(made[32:], "big"):
+            return ""
+    return f"{file} is damaged: it is not the secret that was written. Restore it from a backup, or remove it."
+
+
 def task_data(job: Job) -> dict[str, Any]:
     """A task as plain data."""
     return {
@@ -170,9 +186,9 @@ def signed(secret: str, id: str, at: int, body: bytes) -> Mapping[str, str]:
 @contextmanager
 def _new(file: Path) -> Iterator[Any]:
     """A file that only the user can read; it is there as soon as it is whole."""
-    file.parent.mkdir(0o700, parents=True, exist_ok=True)
+    make_folder(file.parent)
     part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
+    with open(part, "x", encoding="ascii", opener=private) as out:
         yield out
     try:
         os.link(part, file)  # another process may have made it meanwhile: then that one holds

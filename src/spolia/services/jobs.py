@@ -7,7 +7,6 @@ ends, another worker may claim the job. The queue then refuses what the first on
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from threading import RLock
 from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 from spolia.errors import StoreUnavailable
+from spolia.record_files import connect, guard, named
 from spolia.stores.backends.sqlite.connection import is_full
 from spolia.types import Value
 
@@ -110,6 +110,10 @@ WORK, SERVICE, WORKER, CALLBACK = "work", "service", "worker", "callback"
 has ended, if its payload has a `callback`."""
 MOST_LOG_BYTES = 64 << 20
 """Of SQLite's log, between transactions."""
+REMEDY = (
+    "It holds uploads that are nowhere else, so it stays as it is: stop the service, and restore it from a backup. "
+    "Without one, move it away and send the documents again."
+)
 BUSY_S = 60
 """How long SQLite waits for who writes."""
 
@@ -192,13 +196,14 @@ class SqliteTable:
     now, skip, alone = ":now", "", ""
 
     def __init__(self, file: Path) -> None:
-        self._lock = RLock()
-        self._connection = sqlite3.connect(file, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        self._lock, self.file = RLock(), file
+        self._connection = connect(file, REMEDY, timeout_s=BUSY_S, isolation_level=None)
         for setting in ("journal_mode = WAL", f"journal_size_limit = {MOST_LOG_BYTES}", "secure_delete = ON"):
             self._connection.execute(f"PRAGMA {setting}")
         with self.transaction():
             for statement in (TABLE, *MORE):
                 self._connection.execute(statement.format(key="INTEGER PRIMARY KEY AUTOINCREMENT", bytes="BLOB"))
+            guard(self._connection)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -206,10 +211,11 @@ class SqliteTable:
             if self._connection.in_transaction:
                 yield
                 return
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
-                yield
-                self._connection.execute("COMMIT")
+                with named(self.file, REMEDY):
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    yield
+                    self._connection.execute("COMMIT")
             except BaseException as error:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

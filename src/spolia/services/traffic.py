@@ -75,7 +75,8 @@ class ServedAnswer(Value):
 
 COLUMNS = [one.name for one in fields(ServedAnswer)]
 TABLE = f"CREATE TABLE IF NOT EXISTS served ({', '.join(COLUMNS)}, PRIMARY KEY (run)) WITHOUT ROWID"
-PUT = f"INSERT OR REPLACE INTO served VALUES ({','.join('?' * len(COLUMNS))})"
+PUT = f"INSERT OR REPLACE INTO served ({', '.join(COLUMNS)}) VALUES ({','.join('?' * len(COLUMNS))})"
+GET = f"SELECT {', '.join(COLUMNS)} FROM served WHERE started >= ? ORDER BY started, run"
 
 
 def served_answer(
@@ -121,7 +122,7 @@ def answers(journal: Journal, since: float = 0.0) -> list[ServedAnswer]:
     """All answers from a time on, oldest first."""
     if not journal.database.read("SELECT 1 FROM sqlite_master WHERE name = 'served'"):
         return []
-    rows = journal.database.read("SELECT * FROM served WHERE started >= ? ORDER BY started, run", (since,))
+    rows = journal.database.read(GET, (since,))
     plain = (dict(zip(COLUMNS, row, strict=True)) for row in rows)
     return [
         ServedAnswer(**one | {"cached": bool(one["cached"]), "found": tuple(json.loads(one["found"]))}) for one in plain

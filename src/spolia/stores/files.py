@@ -19,6 +19,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import StoreCorrupt, StoreError
+from spolia.private_files import make_folder
 
 if TYPE_CHECKING:
     from spolia.stores.backends.backend import Backend
@@ -93,7 +94,7 @@ def claimed(store: Path) -> tuple[Path, int, bool]:
 
 def _made(spool: Path) -> tuple[Path, int]:
     while True:
-        spool.mkdir(parents=True, exist_ok=True)
+        make_folder(spool)
         with suppress(FileNotFoundError):  # a run that ended has removed it
             made = Path(mkdtemp(prefix=f"{time.time_ns():020}-{os.getpid()}-", dir=spool))
             if (lock := _locked(made)) is not None:

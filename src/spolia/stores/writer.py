@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.errors import GroupError, NotAStore, StoreBusy, StoreError
 from spolia.filters import Field, Schema
+from spolia.private_files import set_aside
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, WriteSession
 from spolia.stores.backends.publication import NONE, Draft, Publication, Transaction
@@ -65,6 +66,7 @@ class Writer(Draft):
         for group, (at, _) in list(self.indexes.items()):
             folder = self.store.published_index(group, at)
             if folder is not None and (said := (damaged if all else shortened)(folder)):
+                set_aside(folder, self.store.folder)
                 self.mended.append(f"{said}. It is built again from corpus.db.")
                 self.indexes.pop(group)
                 self._transaction.visible = True

@@ -23,7 +23,7 @@ from spolia.cli.options import (
 )
 from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.core.plurals import several
-from spolia.errors import QueryError, SpoliaError, StoreCorrupt, pip_install
+from spolia.errors import QueryError, SpoliaError, StoreCorrupt, StoreError, pip_install
 
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
@@ -136,28 +136,62 @@ def repair(
     allow_env: AllowEnv = None,
     redact: Redact = None,
     wait: Wait = WAIT_S,
+    permissions: Annotated[
+        bool, option("--permissions", "Only set permissions: nobody else may read the store.")
+    ] = False,
+    shared_group: Annotated[
+        str, option("--shared-group GROUP", "Only set permissions: this group of the system may read the store.")
+    ] = "",
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Repair a damaged store: indexes, vectors and nodes from its own data, documents from the folder that was indexed.
 
+    Damaged files are moved to the folder `damaged` in the store.
     The exit code is 3 if some damage is left; the output says what to do about it.
     """
+    from spolia.cli.store_files import mend_files
     from spolia.cli.user_modules import own, readers_of
     from spolia.indexing.sync.repair import repair as mended
     from spolia.stores.corpus import Corpus
 
-    screen, mine = Screen(json=json), own(known)
+    screen = Screen(json=json)
+    if permissions or shared_group:
+        return _permit(Corpus(store).backend.folder, shared_group, screen)
+    mine = own(known)
     with screen.progress("repairing"):
         found = mended(Corpus(store), readers=readers_of(known, redact), known=mine.operators, wait_s=wait)
-    screen.give(store=store, repaired=list(found.repaired), left=list(found.left))
-    for said in found.repaired:
+        beside = list(mend_files(Corpus(store).backend.folder))
+    repaired = [*found.repaired, *(said for said, is_mended in beside if is_mended)]
+    left = [*found.left, *(said for said, is_mended in beside if not is_mended)]
+    screen.give(store=store, repaired=repaired, left=left)
+    for said in repaired:
         screen.show(f"mended: {said}")
-    for said in found.left:
+    for said in left:
         screen.show(f"left: {said}")
-    if not found.repaired and not found.left:
+    if not repaired and not left:
         screen.show(f"{store}: nothing is damaged")
-    return Exit.STORE if found.left else Exit.DONE
+    return Exit.STORE if left else Exit.DONE
+
+
+def _permit(folder: Path, group: str, screen: Screen) -> Exit:
+    """Set the modes of a store's files; what is written later gets the same ones."""
+    from spolia.private_files import share
+
+    try:
+        count = share(folder, group)
+    except LookupError as error:
+        raise QueryError(f"There is no group {group!r} on this system. Write one that `getent group` lists.") from error
+    except OSError as error:
+        raise StoreError(
+            f"The permissions of {folder} cannot be set: {error.strerror}. Repeat as the owner of the store, and as a "
+            "member of the group."
+        ) from error
+    screen.give(store=str(folder), changed=count, group=group or None)
+    screen.show(
+        f"{folder}: {several(count, 'file')} changed; {f'group {group} may' if group else 'only you can'} read it"
+    )
+    return Exit.DONE
 
 
 def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[Finding]:
@@ -171,6 +205,8 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
     except Exception as error:  # whatever damage raises is what this looks for
         said = str(error) if isinstance(error, SpoliaError) else f"{path} is damaged: {type(error).__name__}: {error}"
         yield Finding("store", "broken", said)
+        if deep:
+            yield from _file_findings(Corpus(path).backend.folder)
         return
     counts = dict(stats.sources)
     held = several(sum(counts.values()), "document")
@@ -185,9 +221,20 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
         yield Finding(f"group {manifest.group}", "ok", built)
     for problem in problems:
         yield Finding("store", "broken", problem)
-    yield from _audit_findings(Corpus(path).backend.folder, audit_head)
-    if problems:
+    folder = Corpus(path).backend.folder
+    files = list(_file_findings(folder)) if deep else []
+    yield from files
+    yield from _audit_findings(folder, audit_head)
+    if problems or files:
         yield Finding("remedy", "broken", f"spolia repair --store {path}; what that cannot mend it names")
+
+
+def _file_findings(folder: Path) -> Iterator[Finding]:
+    """Damage of the files beside the database."""
+    from spolia.cli.store_files import damaged_files
+
+    for found in damaged_files(folder):
+        yield Finding("store", "broken", found.text)
 
 
 def _audit_findings(folder: Path, head: str) -> Iterator[Finding]:

@@ -11,13 +11,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
 
+from spolia.checksums import check, sign
 from spolia.evaluation.creation.draft import QuestionDraft
 from spolia.evaluation.creation.filters import place_of
+from spolia.private_files import private
 from spolia.types import Node, Quote, Value
 
 Thumb: TypeAlias = Literal["up", "down"]
 TYPE = "asked"
 """Of questions that users asked."""
+_WHOLE = re.compile(rb'"digest": "[^"]{16}')
 _MARK = re.compile(r"\s*\[\d+(?:, ?\d+)*\]")
 
 
@@ -61,16 +64,24 @@ class FeedbackQueue:
         self._known = self.read()
 
     def read(self) -> dict[str, Feedback]:
-        """The feedback of each run. Lines that a full disk or a kill has cut short are left out."""
-        found = {}
-        for line in self.file.read_bytes().splitlines() if self.file.exists() else ():
+        """The feedback of each run. Lines that were changed, or that a full disk has cut short, are left out."""
+        return {one.run: one for _, one in self._lines() if one is not None}
+
+    def damage(self) -> str:
+        """What is wrong with the file, in words; a line that was cut short is no damage."""
+        changed = [line for line, one in self._lines() if one is None and (_WHOLE.search(line) or line[-1:] == b"}")]
+        words = (
+            f"{self.file} is damaged: {len(changed)} lines changed since they were written. Restore it from a backup."
+        )
+        return words if changed else ""
+
+    def _lines(self) -> Iterator[tuple[bytes, Feedback | None]]:
+        for line in filter(None, self.file.read_bytes().split(b"\n") if self.file.exists() else ()):
             try:
-                row = json.loads(line)
-                one = Feedback(**row | {name: tuple(row[name]) for name in ("cited", "found")})
-            except (ValueError, TypeError, KeyError):
-                continue
-            found[one.run] = one
-        return found
+                row = check(json.loads(line))
+                yield line, Feedback(**row | {name: tuple(row[name]) for name in ("cited", "found")})
+            except (ValueError, TypeError, KeyError, RecursionError):
+                yield line, None
 
     def add(self, one: Feedback) -> None:
         """Add feedback; it is on disk afterwards."""
@@ -79,9 +90,8 @@ class FeedbackQueue:
         with self._lock:
             if self._known.get(one.run) == one:
                 return
-            at = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            with open(at, "ab") as file:  # a line of its own, whatever was cut short before it
-                file.write(b"\n" + json.dumps(asdict(one), ensure_ascii=False).encode() + b"\n")
+            with open(self.file, "ab", opener=private) as file:  # a line of its own, whatever was cut short before it
+                file.write(b"\n" + json.dumps(sign(asdict(one)), ensure_ascii=False).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
             self._known[one.run] = one

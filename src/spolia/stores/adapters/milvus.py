@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
+from spolia.private_files import make_folder
 from spolia.stores.adapters.engine import Collection, Near, OpenEngines, Served, Shared
 from spolia.stores.indexes import Vectors
 
@@ -79,7 +80,7 @@ def _served(place: Path) -> Shared[str]:
     """A Milvus Lite that has the folder open; its address."""
     from milvus_lite.adapter.grpc.server import start_server_in_thread
 
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(place.parent)
     server, database, port = start_server_in_thread(str(place), host="127.0.0.1", port=0)
 
     def close() -> None:

@@ -30,6 +30,7 @@ EARLIEST_NS = -(2**62)
 """The year 1823. An earlier time, and 0, stand for none: such a number distinguishes versions."""
 _OF_NODE = sql.NODE_COLUMNS.replace("\n   ", "").split(", ")
 DOCUMENT_OF_NODE, AUDIENCE_OF_NODE = _OF_NODE.index("d.id"), _OF_NODE.index("n.audience")
+HASH_OF_NODE = _OF_NODE.index("n.hash")
 AUDIENCE_OF_DOCUMENT = sql.DOCUMENT_COLUMNS.split(", ").index("d.audience")
 """Columns of the document's id and of the number of the reader list."""
 Readers = Mapping[int, tuple[str, ...]]
@@ -186,6 +187,11 @@ def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRo
         ((uuid, digest),) = connection.execute(sql.STORE).fetchall()
         if digest != store_digest(connection, uuid):
             yield "store", (uuid,)
+
+
+def changed_nodes(rows: Iterable[Row]) -> list[str]:
+    """The ids of nodes that differ from what was written; rows as `sql.ROWS_OF_NODES` gives them."""
+    return [row[1] for row in rows if row_digest(row[1:-1]) != row[-1]]
 
 
 def legible(text: bytes) -> str:
@@ -398,7 +404,7 @@ _node, _span = maker(Node), maker(Span)
 @_sound
 def node_of(row: Row, readers: Readers) -> Node:
     (_, id, text, group, start, stop, first_page, last_page, first_line, last_line, seconds,
-     context, parent, meta, audience, document, number, search_text, inherited, pages, uri) = row  # fmt: skip
+     context, parent, meta, audience, document, number, search_text, _, inherited, pages, uri) = row  # fmt: skip
     _refuse_other_than_texts(id, text, group, context, parent, document, search_text, uri or "")
     span = None
     if start is not None:

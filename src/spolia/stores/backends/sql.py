@@ -262,7 +262,7 @@ IMAGES = """SELECT i.hash, i.data FROM images i JOIN documents d ON d.key = i.do
 
 # Nodes.
 NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,
-    n.seconds, n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, d.meta,
+    n.seconds, n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, n.hash, d.meta,
     CASE WHEN n.first_page < n.last_page THEN d.pages END"""
 _NODES = f"SELECT {NODE_COLUMNS}, ({URI}) FROM"
 _OF_NODE = "JOIN documents d ON d.key = n.document WHERE"
@@ -410,6 +410,7 @@ GUARD = {
 }
 ROWS = {table: f"SELECT {names}, {columns}, digest FROM {table}" for table, (names, columns) in GUARDED.items()}
 SOME_ROWS = {table: f"{ROWS[table]} WHERE key >= ? ORDER BY key LIMIT ?" for table in ("documents", "nodes")}
+ROWS_OF_NODES = f"{ROWS['nodes']} WHERE key IN (SELECT wanted.value FROM json_each(:keys) wanted)"
 LAST_KEYS = {table: f"SELECT coalesce(max(key), 0) FROM {table}" for table in SOME_ROWS}
 DROP_ROW = {
     table: f"DELETE FROM {table} WHERE {names.replace(', ', ' = ? AND ')} = ?" for table, (names, _) in GUARDED.items()

@@ -10,6 +10,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import check_cancelled, note
 from spolia.errors import GroupError, ModelError, StoreBusy
 from spolia.filters import Schema
+from spolia.private_files import make_folder
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import NOT_YET, Unmade, in_batches
 from spolia.stores.backends.sqlite.folder import WriterLock
@@ -165,7 +166,7 @@ def _lacking(snapshot: "Snapshot") -> list[Manifest]:
 def builder(corpus: Corpus, wait_s: float) -> Iterator[Staging]:
     """Collects changes of groups; for one at a time, so that nothing is built twice. Others may write meanwhile."""
     folder = corpus.backend.folder
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with closing(WriterLock(folder, wait_s, BUILD_LOCK)), closing(Staging(corpus.backend, wait_s)) as staging:
         yield staging
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
+from spolia.private_files import make_folder, private, set_aside
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import StoreVersion, indexed_texts
 from spolia.stores.files import LEXICAL, LOCK, damaged, fail_point, is_worn, lexical_folder, shortened, translated
@@ -84,7 +85,7 @@ def forget_damaged(store: Path) -> list[str]:
     with _alone(store):
         for folder in sorted((store / LEXICAL).glob("*/*")):
             if problem := damaged(folder):
-                shutil.rmtree(folder)
+                set_aside(folder, store)
                 said.append(f"{problem}. It is made again by the next search.")
     return said
 
@@ -92,8 +93,8 @@ def forget_damaged(store: Path) -> list[str]:
 @contextmanager
 def _alone(store: Path) -> Iterator[None]:
     """One at a time on this machine; the lock ends with the process, however it ends."""
-    store.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    make_folder(store)
+    descriptor = private(store / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -11,6 +11,7 @@ from typing import Any
 
 import tantivy
 
+from spolia.private_files import make_folder, protect, touch, write_text
 from spolia.stores.backends.rows import in_batches
 from spolia.stores.backends.sqlite.connection import problem_with
 from spolia.stores.files import (
@@ -48,7 +49,7 @@ def freeze(
     """Make the durable index `target` from `base` or from nothing; to move nodes makes tantivy merge segments."""
     folder = target.with_name(f"{target.name}.tmp")
     _remove(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     try:
         with tantivy_errors(lambda error: problem_with(target.parents[2], doing, error)):
             shared = _clone(base, folder)
@@ -65,7 +66,7 @@ def freeze(
 
 def _clone(base: Path | None, folder: Path) -> frozenset[str]:
     """Link the segment files of `base` and copy the rest; names of what is shared and needs no writing."""
-    os.mkdir(folder)
+    make_folder(folder)
     if base is None:
         return frozenset()
     shared = set()
@@ -144,8 +145,12 @@ def _schema() -> Any:
     return builder.build()
 
 
+READING_LOCK = ".tantivy-meta.lock"
+"""What tantivy makes when an index is opened, with permissions of its own, if it is not there."""
+
+
 def _seal(folder: Path, shared: frozenset[str], base: Path | None) -> None:
-    """Write down the checksums, let others read what tantivy made private, and make it all durable."""
+    """Write down the checksums, and make everything durable with the store's permissions."""
     known = checksums(base) if base is not None else {}
     sums: dict[str, list[Any]] = {}
     fresh = []
@@ -154,11 +159,12 @@ def _seal(folder: Path, shared: frozenset[str], base: Path | None) -> None:
             os.unlink(folder / name)
             continue
         if name not in shared:
-            os.chmod(folder / name, 0o644)
+            protect(folder / name)
             fresh.append(name)
         sums[name] = known[name] if name in shared and name in known else checksum(folder / name)
+    touch(folder / READING_LOCK)
     fail_point("lexical.checksums")
-    (folder / CHECKSUMS).write_text(json.dumps(sums))
+    write_text(folder / CHECKSUMS, json.dumps(sums))
     for name in (*fresh, CHECKSUMS):
         fail_point("lexical.fsync")
         fsync(folder / name)

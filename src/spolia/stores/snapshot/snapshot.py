@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spolia.errors import StoreError
+from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores.access.reader_lists import Asker, ReaderLists, Rights
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import (
     AUDIENCE_OF_DOCUMENT,
     AUDIENCE_OF_NODE,
     DOCUMENT_OF_NODE,
+    HASH_OF_NODE,
     SourceRow,
     StoreVersion,
     Unmade,
+    changed_nodes,
     document_of,
+    hash_of,
     id_of,
     node_of,
     read_schema,
+    some_of,
 )
 from spolia.stores.definition import DOCUMENT, MAIN
 from spolia.stores.files import translated
@@ -356,6 +360,7 @@ class Snapshot:
     def _fetched(self, keys: Sequence[int]) -> dict[int, tuple[int, Node]]:
         rows = self.opened.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(keys), "at": self.generation})
         found = {row[0]: (row[AUDIENCE_OF_NODE], node_of(row, self.readers.lists)) for row in rows}
+        self._refuse_changed([row[0] for row in rows if _may_be_changed(found[row[0]][1], row[HASH_OF_NODE])])
         size = sum([NODE_BYTES + len(node.text) for _, node in found.values()])
         with self._lock:
             if self._kept_bytes + size > KEPT_BYTES:
@@ -365,6 +370,21 @@ class Snapshot:
                 self._nodes.update(found)
                 self._keys.update((node.id, key) for key, (_, node) in found.items())
         return found
+
+    def _refuse_changed(self, keys: Sequence[int]) -> None:
+        """Refuse nodes whose rows are not as they were written."""
+        if keys and (ids := changed_nodes(self.opened.rows(sql.ROWS_OF_NODES, {"keys": json.dumps(keys)}))):
+            store = self.opened.store
+            raise StoreCorrupt(
+                f"{store} is damaged: {len(ids)} nodes changed since they were written: {some_of(ids)}. "
+                f"Write: spolia repair --store {store}"
+            )
+
+
+def _may_be_changed(node: Node, hash: bytes) -> bool:
+    """Whether the hash of the searched text, which takes less time than that of the row, does not show that a node is
+    whole: the hash may also be of a picture, or of another text than the one that is shown."""
+    return bool(node.search_text) or hash_of(node.indexed_text) != hash
 
 
 @dataclass(frozen=True)

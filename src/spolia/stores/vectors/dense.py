@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.errors import StoreCorrupt
+from spolia.private_files import make_folder, private
 from spolia.stores.files import corrupt, fail_point, fsync
 
 MAGIC = b"SPLVEC01"
@@ -60,11 +61,11 @@ def write_segment(path: Path, embedder: str, hashes: Sequence[bytes], *blocks: V
 
 def write_checked(path: Path, content: Iterable[bytes]) -> int:
     """Make a file and the BLAKE2b of its content durable under its name; returns its size in bytes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_suffix(".tmp")
     checksum, size = blake2b(digest_size=HASH_BYTES), HASH_BYTES
     try:
-        with temporary.open("wb") as file:
+        with open(temporary, "wb", opener=private) as file:
             fail_point("vectors.write")
             for piece in content:
                 checksum.update(piece)

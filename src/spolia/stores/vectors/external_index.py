@@ -16,6 +16,7 @@ import numpy as np
 
 from spolia.core.run_context import note
 from spolia.errors import StoreError, StoreUnavailable
+from spolia.private_files import make_folder, touch, write_text
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
@@ -186,9 +187,9 @@ class ExternalIndexes:
             with self._opened(manifest, how, settings) as index:
                 was_unsure = unsure.exists()
                 if replaces := self._replaced_from(how.embedder, at) < sys.maxsize:
-                    unsure.write_text(REPLACES)
+                    write_text(unsure, REPLACES)
                     fsync(unsure)
-                unsure.touch()
+                touch(unsure)
                 fsync(unsure.parent)
                 if was_unsure:
                     self._compare(index, how.embedder, at, all=replaces or unsure.read_text() == REPLACES)
@@ -229,12 +230,12 @@ class ExternalIndexes:
         """Have the next writer compare all keys where a database does not hold what it should; in words."""
         said = list(self.problems())
         for manifest, how, _ in self.kept if said else ():
-            self._unsure(manifest, how).touch()
+            touch(self._unsure(manifest, how))
         return said
 
     def _unsure(self, manifest: Manifest, how: GroupEmbedding) -> Path:
         """The file that says that a database may hold what is not published."""
-        (self.folder / DATABASES).mkdir(exist_ok=True)
+        make_folder(self.folder / DATABASES)
         return self.folder / DATABASES / f"{collection(self.uuid, manifest, how)}.unsure"
 
     def _compare(self, index: VectorIndex, embedder: str, at: Mapping[str, Any], *, all: bool) -> None:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreCorrupt, installed
+from spolia.private_files import make_folder, touch
 from spolia.stores.definition import Metric
 from spolia.stores.files import GRAPHS, VECTORS, corrupt, fail_point, fsync, graph_folder, segment_path
 from spolia.stores.indexes import HNSW
@@ -130,10 +131,11 @@ def build_graph(path: Path, segment_path: Path, metric: Metric, settings: HNSW) 
     segment = open_segment(segment_path)
     coding = fitted(metric, segment.vectors)
     index = _built(segment, coding, settings)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_suffix(".tmp")
     try:
         fail_point("graphs.save")
+        touch(temporary)
         index.save(os.fspath(temporary))
         _finish(temporary, coding, len(segment.vectors), checksum_of(segment_path))
         fail_point("graphs.fsync")

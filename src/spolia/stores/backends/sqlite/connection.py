@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew, StoreUnavailable, pip_install
+from spolia.private_files import make_folder, touch
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
 from spolia.stores.backends.rows import StoreVersion, guarded, in_batches, reader_versions, row_digest, store_digest
@@ -322,7 +323,9 @@ def no_text(what: str, error: UnicodeEncodeError) -> StoreError:
 
 def _denied(store: Path, what: str, doing: str, text: str) -> StoreError:
     if doing in ("opened", "read"):
-        return StoreError(f"{what}: it may not be read ({text}). Get the permission to read it: chmod -R a+rX {store}")
+        return StoreError(
+            f"{what}: it may not be read ({text}). Ask its owner: spolia repair --shared-group GROUP --store {store}"
+        )
     if doing == "made":
         return StoreError(f"{what}: there may not be written ({text}). Name a path in a folder of your own.")
     return StoreError(
@@ -348,7 +351,7 @@ def create(path: Path) -> None:
     with translated(path, "made"):
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
-        (folder / PINS).mkdir(parents=True)
+        make_folder(folder / PINS)
         try:
             _fill(folder)
             _name(folder, path)
@@ -365,7 +368,8 @@ def _sweep(path: Path) -> None:
 
 
 def _fill(folder: Path) -> None:
-    (folder / PINS / "0").touch(mode=0o644)
+    touch(folder / PINS / "0")
+    touch(folder / DATABASE)
     with closing(sqlite3.connect(folder / DATABASE, isolation_level=None, factory=SqliteSession)) as connection:
         make_tables(connection)
         begin(connection)

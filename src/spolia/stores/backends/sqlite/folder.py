@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
+from spolia.private_files import make_folder, private, set_aside, touch
+from spolia.record_files import lost_ahead
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, Manifests
 from spolia.stores.backends.publication import wait_for_right
@@ -26,7 +28,7 @@ from spolia.stores.backends.sqlite.connection import (
     problem_with,
     translated,
 )
-from spolia.stores.backends.sqlite.salvage import lost_ahead, refuse_foreign, salvaged
+from spolia.stores.backends.sqlite.salvage import refuse_foreign, salvaged
 from spolia.stores.files import (
     DATABASE,
     GRAPHS_LOCK,
@@ -62,7 +64,7 @@ class WriterLock:
     def __init__(self, store: Path, timeout_s: float, name: str = LOCK) -> None:
         self._pid = os.getpid()
         with translated(store, "locked for writing"):
-            self._descriptor = os.open(store / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = private(store / name, os.O_RDWR | os.O_CREAT)
         try:
             wait_for_right(lambda: try_lock(self._descriptor), store, self._holder, timeout_s)
             with translated(store, "locked for writing"):
@@ -154,13 +156,12 @@ class FolderBackend:
         return _leased(descriptor, fcntl.LOCK_SH)
 
     def unleased(self, connection: Connection, generation: int) -> FileLease | None:
-        pin = os.open(pin_path(self.folder, generation), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        pin = private(pin_path(self.folder, generation), os.O_RDONLY | os.O_CREAT)
         return _leased(pin, fcntl.LOCK_EX)
 
     def pin(self, generation: int) -> None:
         fail_point("publish.pin")
-        pin = os.open(pin_path(self.folder, generation), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.close(pin)
+        touch(pin_path(self.folder, generation))
         fail_point("publish.fsync_pins")
         fsync(self.folder / PINS)
 
@@ -234,7 +235,7 @@ class FolderBackend:
             from spolia.stores.vectors.graphs import damaged_graphs
 
             for path, wrong in damaged_graphs(self.folder).items():
-                path.unlink()
+                set_aside(path, self.folder)
                 said.append(f"{wrong}. It is built again.")
             if beside := self._beside(connection, manifests):
                 said += beside.distrusted()
@@ -246,12 +247,12 @@ class FolderBackend:
         with translated(self.folder, "repaired"):
             refuse_foreign(self.folder)
         with closing(WriterLock(self.folder, timeout_s)), translated(self.folder, "repaired"):
-            ahead = lost_ahead(self.folder)
+            ahead = lost_ahead(self.folder / DATABASE)
             return [*([ahead] if ahead else ()), *salvaged(self.folder)], bool(ahead)
 
     def row_problems(self, share: int = 0) -> list[str]:
         with translated(self.folder, "read"), closing(self.reading()) as connection:
-            ahead = "" if share else lost_ahead(self.folder)
+            ahead = "" if share else lost_ahead(self.folder / DATABASE)
             return [*deep_problems(connection, DATABASE, share), *([ahead] if ahead else ())]
 
     def problems(self, connection: Connection) -> Iterator[str]:
@@ -297,7 +298,7 @@ def _sweep_indexes(store: Path, published: list[dict[str, tuple[int, int]]]) -> 
 
 
 def _sweep_pins(store: Path, needed: set[str]) -> None:
-    (store / PINS).mkdir(exist_ok=True)  # of a database that was put back alone it is not there
+    make_folder(store / PINS)  # of a database that was put back alone it is not there
     for path in sorted((store / PINS).iterdir()):
         if path.name not in needed:
             fail_point("sweep.pin")
@@ -330,8 +331,9 @@ def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
         try:
             taken = path.suffix == ".seg" and _register(connection, path)
         except StoreCorrupt as error:
-            taken = False
+            set_aside(path, path.parents[2])
             damaged.append(str(error))
+            continue
         if not taken:
             fail_point("sweep.segment")
             path.unlink()

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from struct import unpack
 from typing import Any
 
 from spolia.errors import NotAStore, StoreCorrupt
+from spolia.private_files import private, set_aside, touch
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import NOT_YET, legible, node_digest, store_digest, unmade_row
 from spolia.stores.backends.sqlite.connection import (
@@ -55,13 +55,13 @@ def salvaged(store: Path) -> list[str]:
     try:
         with closing(_opened(_with_tables(path))) as damaged:
             fresh.unlink(missing_ok=True)
+            touch(fresh)
             with closing(sqlite3.connect(fresh, isolation_level=None, factory=SqliteSession)) as whole:
                 make_tables(whole)
                 _copy(damaged, whole)
                 whole.execute(sql.COMMIT)
         fsync(fresh)
-        for end in ("-wal", "-shm"):  # else they would be taken for those of the new one
-            Path(f"{path}{end}").unlink(missing_ok=True)
+        set_aside(path, replaced=True)  # with its log, which would be taken for that of the new one
         os.rename(fresh, path)
         fsync(store)
     finally:
@@ -99,7 +99,8 @@ def _with_tables(path: Path) -> Path:
     if content == before:
         return path
     copy = Path(f"{path}.old")
-    copy.write_bytes(content)
+    with open(copy, "wb", opener=private) as file:
+        file.write(content)
     return copy
 
 
@@ -188,48 +189,3 @@ def _is_short(damaged: SqliteSession, whole: sqlite3.Connection) -> bool:
         return any(damaged.execute(asked).fetchone()[0] > count for asked in sql.COUNTS_BY_INDEX)
     except (sqlite3.Error, ValueError):
         return True
-
-
-# Damage to the write-ahead log, which SQLite takes for a transaction that was not finished. It has a header of 32 bytes
-# (magic, version, page size, count, two salts, two checksums), then frames of 24 bytes (page, size of the database
-# after a commit, the salts, two checksums) and a page each. Checksums go on from frame to frame.
-# Source: https://www.sqlite.org/fileformat2.html#walformat
-
-_HEADER, _FRAME = 32, 24
-_MAGIC = 0x377F0682
-_WORD = 0xFFFFFFFF
-Sums = tuple[int, int]
-
-
-def lost_ahead(store: Path) -> str:
-    """What is wrong with a store's write-ahead log, in words: what was committed behind a damaged frame is lost."""
-    path = store / f"{DATABASE}-wal"
-    if path.exists() and not path.is_file():  # a device has no end
-        return f"{path.name} is not a file, but a folder, a device or a pipe"
-    log = path.read_bytes() if path.exists() else b""
-    if len(log) < _HEADER + _FRAME:
-        return ""
-    magic, _, page = unpack(">3I", log[:12])
-    order = ">" if magic & 1 else "<"
-    sums = _summed((0, 0), log[:24], order)
-    if magic & ~1 != _MAGIC or sums != unpack(">2I", log[24:_HEADER]):
-        return f"{path.name}: its header is damaged, so that what was committed last is lost"
-    damaged = 0
-    for number, at in enumerate(range(_HEADER, len(log) - _FRAME - page + 1, _FRAME + page), 1):
-        frame = log[at : at + _FRAME]
-        if not damaged:
-            sums = _summed(_summed(sums, frame[:8], order), log[at + _FRAME : at + _FRAME + page], order)
-            damaged = number if sums != unpack(">2I", frame[16:]) or frame[8:16] != log[16:24] else 0
-        is_of_this = frame[8:12] == log[16:20] or frame[12:16] == log[20:24]
-        if damaged and is_of_this and frame[4:8] != bytes(4):
-            return f"{path.name}: frame {damaged} is damaged, so that what was committed from there on is lost"
-    return ""
-
-
-def _summed(sums: Sums, data: bytes, order: str) -> Sums:
-    one, two = sums
-    words = unpack(f"{order}{len(data) // 4}I", data)
-    for first, second in zip(words[::2], words[1::2], strict=True):
-        one = one + first + two & _WORD
-        two = two + second + one & _WORD
-    return one, two

@@ -1,0 +1,165 @@
+"""Every file in a store's folder is in the table of files: its damage is found, and only its owner may read it."""
+
+from __future__ import annotations
+
+import grp
+import os
+import random
+import shutil
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from spolia import Corpus, sync
+from spolia.cli.store_files import STORE_FILES, by_store, damaged_files, kind_of, without_content
+from spolia.errors import SpoliaError
+from spolia.stores.open_store import forget
+from spolia.testing import HashingEmbedder
+from spolia.testing.stores.service import READERS, content_of, damaged_byte, make_service_files
+
+from .conftest import Spolia
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that was indexed, searched and served, by a process whose umask hides nothing."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "notes").mkdir()
+    for number in range(6):
+        (folder / "notes" / f"{number}.md").write_text(
+            f"# Mill {number}\n\nThe miller built {number} mills by the river."
+        )
+    corpus = Corpus(folder / "notes.spolia")
+    before = os.umask(0)
+    try:
+        sync(folder / "notes", corpus, embedder=HashingEmbedder(8), groups=[corpus.group("sentence")])
+        make_service_files(corpus)
+    finally:
+        os.umask(before)
+    forget(corpus.backend)
+    for path in Path(corpus.path).glob("*.db"):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return Path(corpus.path)
+
+
+@pytest.fixture
+def store(served: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(served, tmp_path / "notes.spolia"))
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.relative_to(folder).as_posix(): stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db-shm"}
+
+
+def test_every_file_is_in_the_table(served: Path) -> None:
+    files = [path.relative_to(served).as_posix() for path in served.rglob("*") if path.is_file()]
+    assert [name for name in files if kind_of(name) is None] == []
+    never = {"graphs/*", "databases/*", "spool/*", "damaged/*"}  # of large groups, of databases, of runs and repairs
+    assert {kind.pattern for kind in STORE_FILES} - {kind.pattern for name in files if (kind := kind_of(name))} <= {
+        *never, "*.db-shm", "*.db-wal",
+    }  # fmt: skip
+
+
+def test_only_the_owner_may_read_what_is_written_whatever_the_umask(served: Path) -> None:
+    assert {name: oct(mode) for name, mode in modes(served).items() if mode & 0o077} == {}
+
+
+def test_a_store_shared_with_a_group_and_what_is_written_later_is_readable_by_it(
+    spolia: Spolia, served: Path, store: Path
+) -> None:
+    group = grp.getgrgid(os.getgid()).gr_name
+    assert spolia("repair", "--store", store, "--shared-group", group).code == 0
+    (served.parent / "notes" / "owls.md").write_text("Owls hunt mice by night.")
+    before = os.umask(0o077)
+    try:
+        sync(served.parent / "notes", Corpus(store), embedder=HashingEmbedder(8))
+    finally:
+        os.umask(before)
+    unreadable = {name: oct(mode) for name, mode in modes(store).items() if not mode & 0o040 or mode & 0o007}
+    assert {name for name in unreadable if not name.startswith("spool")} == set()
+    assert spolia("repair", "--store", store, "--permissions").code == 0
+    assert not any(mode & 0o077 for mode in modes(store).values())
+
+
+CHECKED = [kind for kind in STORE_FILES if kind.check not in (by_store, without_content)]
+
+
+@pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.pattern)
+def test_a_changed_byte_is_found_or_changes_nothing(store: Path, kind: object) -> None:
+    drawn = random.Random(17)
+    files = [
+        path for path in store.rglob("*") if path.is_file() and kind_of(path.relative_to(store).as_posix()) is kind
+    ]
+    assert files
+    for _ in range(25):
+        file = drawn.choice(files)
+        whole, place = content_of(file), drawn.randrange(file.stat().st_size)
+        with damaged_byte(file, place, drawn.randrange(1, 256)):
+            if not any(found.path == file for found in damaged_files(store)):
+                assert content_of(file) == whole, (file, place)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("damage", ["half", "empty", "zeros", "text"])
+def test_a_damaged_file_gives_a_named_error_or_is_made_again(store: Path, name: str, damage: str) -> None:
+    content = (store / name).read_bytes()
+    (store / name).write_bytes(
+        {
+            "half": content[: len(content) // 2],
+            "empty": b"",
+            "zeros": bytes(len(content)),
+            "text": b"no such file " * 99,
+        }[damage]
+    )
+    seen = [found for found in damaged_files(store) if found.path == store / name]
+    words = ""
+    try:
+        READERS[name](store)
+    except SpoliaError as error:
+        words = str(error)
+    assert not words or (name in words and seen)
+    if kind_of(name).if_damaged == "restored":  # type: ignore[union-attr]
+        assert (store / name).exists()
+        assert not (store / "damaged").exists()
+
+
+def test_the_doctor_finds_damage_beside_the_database_and_writes_nothing(spolia: Spolia, store: Path) -> None:
+    for name in ("jobs.db", "runs.db"):
+        content = (store / name).read_bytes()
+        (store / name).write_bytes(content[: len(content) // 2])
+    before = contents(store)
+    ran = spolia("doctor", "--deep", "--store", store, "--json")
+    assert (ran.code, ran.json["sound"], len(ran.json["damaged"])) == (3, False, 2)
+    assert contents(store) == before
+
+
+def test_a_repair_sets_aside_what_can_be_made_again_and_names_what_cannot(spolia: Spolia, store: Path) -> None:
+    whole = {name: (store / name).read_bytes() for name in ("jobs.db", "runs.db")}
+    for name, content in whole.items():
+        (store / name).write_bytes(content[: len(content) // 2])
+    ran = spolia("repair", "--store", store, "--json")
+    assert (ran.code, len(ran.json["repaired"]), len(ran.json["left"])) == (3, 1, 1)
+    assert "jobs.db is damaged" in ran.json["left"][0]
+    assert (store / "jobs.db").read_bytes() == whole["jobs.db"][: len(whole["jobs.db"]) // 2]
+    assert (store / "damaged" / "1" / "runs.db").stat().st_size == len(whole["runs.db"]) // 2
+    (store / "jobs.db").write_bytes(whole["jobs.db"])
+    assert spolia("search", "mills", "--store", store).code == 0
+    assert spolia("doctor", "--deep", "--store", store).code == 0
+
+
+def test_a_search_refuses_a_node_whose_text_changed(spolia: Spolia, store: Path) -> None:
+    path = store / "corpus.db"
+    path.write_bytes(path.read_bytes().replace(b"built 3 mills", b"built 9 mills"))
+    ran = spolia("search", "3 mills", "--store", store)
+    assert ran.code == 3
+    assert "nodes changed since they were written" in ran.err
