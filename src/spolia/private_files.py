@@ -95,7 +95,7 @@ def share(folder: str | os.PathLike[str], group: str = "") -> int:
     """Set the modes of a folder and everything in it: for its owner alone, or readable by a group; how many changed.
 
     Raises:
-        LookupError: the system has no such group.
+        LookupError: the system does not know the group.
         PermissionError: it belongs to another user, or its owner is not in the group.
     """
     count = 0

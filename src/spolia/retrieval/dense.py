@@ -151,6 +151,7 @@ class LateInteraction(GroupSearch):
     source: str = "tokens"
     filter: Filter | None = None
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ from spolia.types import Usage, Value
 PREFIX = "sk-spolia-"
 VARIABLE, TOKEN = "SPOLIA_TOKEN", "serve.token"
 _LENGTH = len(PREFIX) + 51
-"""Of a token with its checksum, of eight characters; those of earlier versions have none."""
+"""The length of a token with its checksum of eight characters; tokens of earlier versions have no checksum."""
 _NAME = re.compile(r"[\w.@-]+")
 _SETTINGS: dict[str, Any] = {
     "sha256": str,

@@ -24,6 +24,7 @@ from spolia.cli.options import (
 from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.core.plurals import several
 from spolia.errors import QueryError, SpoliaError, StoreCorrupt, StoreError, pip_install
+from spolia.private_files import share
 
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
@@ -175,9 +176,7 @@ def repair(
 
 
 def _permit(folder: Path, group: str, screen: Screen) -> Exit:
-    """Set the modes of a store's files; what is written later gets the same ones."""
-    from spolia.private_files import share
-
+    """Set the modes of a store's files; new files get the same ones."""
     try:
         count = share(folder, group)
     except LookupError as error:

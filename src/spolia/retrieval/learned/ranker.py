@@ -70,7 +70,7 @@ class LearnedRanker(GroupSearch):
     source: str = "learned"
     filter: Filter | None = None
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()

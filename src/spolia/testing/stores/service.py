@@ -1,7 +1,8 @@
 """The files that a service keeps beside a store's database, and what they say."""
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from spolia.evaluation.creation.feedback import Feedback, FeedbackQueue
 from spolia.journal import Runs
 from spolia.models.vectors import TokenVectors
+from spolia.record_files import DIGEST
 from spolia.retrieval.array_files import read_arrays, write_arrays
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.token_index import TokenVectorFiles
@@ -61,11 +63,6 @@ def make_service_files(corpus: Corpus) -> None:
 
 def _rows(file: Path) -> Any:
     """The rows of all tables but for digests."""
-    import sqlite3
-    from contextlib import closing
-
-    from spolia.record_files import DIGEST
-
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
         connection.text_factory = bytes
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'schema_digest'")
