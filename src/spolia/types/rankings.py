@@ -184,11 +184,15 @@ class LateHits:
 
 @dataclass(frozen=True)
 class Ranking(Value):
-    """Hits, best first, and the query that found them. `source` names the retriever, for weights per source."""
+    """Hits, best first, and the query that found them. `source` names the retriever, for weights per source.
+
+    `merged` names the rankings of which a loop has kept the hits (`extended`), by source and text of the query.
+    """
 
     query: Query
     hits: tuple[Hit, ...]
     source: str = ""
+    merged: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False, metadata={"written": True})
 
     def __post_init__(self) -> None:
         if type(self.hits) is not tuple:
@@ -244,7 +248,9 @@ class Ranking(Value):
     def extended(self, other: Ranking) -> Ranking:
         """This ranking, and after its hits those of the other one that it lacks: what a loop has found so far."""
         known = {hit.node.id for hit in self.hits}
-        return replace(self, hits=(*self.hits, *(hit for hit in other.hits if hit.node.id not in known)))
+        hits = (*self.hits, *(hit for hit in other.hits if hit.node.id not in known))
+        merged = (name for one in (self, other) if one.hits for name in one.merged or ((one.source, one.query.text),))
+        return replace(self, hits=hits, merged=tuple(merged))
 
     def cut(self, top_k: int) -> Ranking:
         """The best `top_k` hits."""

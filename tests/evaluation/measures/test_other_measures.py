@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytest
 
 from spolia.errors import MeasureError
+from spolia.evaluation.experiment.score_store import ANSWER, ScoreStore
 from spolia.evaluation.measures.answers.embedding_similarity import BERTScore, SemScore
 from spolia.evaluation.measures.answers.ngrams import BLEU
 from spolia.evaluation.measures.costs import AverageTokens, DocumentsShown, RetrievalCalls, UsedCalls
@@ -76,6 +78,24 @@ FOUND = Case(TWO, Answer("so", evidence=SHOWN), Usage(3, 1000, 50), (LOCAL, WEB,
 def test_costs_are_what_one_counts_by_hand(measure: SetMeasure, value: float) -> None:
     assert measure.seen(FOUND) == (value,)
     assert measure.applies(Item("q", "?"))
+
+
+def test_a_ranking_that_a_loop_discarded_is_not_used_though_its_passages_are_shown() -> None:
+    first, again, web = (
+        ranking(*names, source=source).but(query=Query(text))
+        for names, source, text in ((["a", "b"], "local", "Who?"), (["a"], "local", "Where?"), (["w"], "web", "Where?"))
+    )
+    nothing = Ranking(Query("question"), ())
+    for kept, local in (((first, web), 1), ((first, again, web), 2)):
+        found = reduce(Ranking.extended, kept, nothing)
+        case = Case(TWO, Answer("so", evidence=found), retrievals=(first, again, web))
+        assert [UsedCalls(source).seen(case) for source in ("local", "web", "")] == [(local,), (1,), (local + 1,)]
+    assert found.merged == (("local", "Who?"), ("local", "Where?"), ("web", "Where?"))
+    cut = Case(TWO, Answer("so", evidence=found.cut(2)), retrievals=(first, again, web))
+    assert UsedCalls("web").seen(cut) == (0,)
+    with ScoreStore() as store:
+        store.keep(1, 1, case, usage=Usage(), spent=Usage(), cached=False, opening=0.0, seconds=0.0)
+        assert store.case(store.columns(ANSWER)[0], TWO).result.evidence.merged == found.merged
 
 
 def test_a_failure_costs_what_it_took_and_used_nothing() -> None:

@@ -19,6 +19,7 @@ import struct
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from math import isnan, nan
 from pathlib import Path
 from types import TracebackType
@@ -351,8 +352,9 @@ class ScoreStore:
         return found
 
     def _ranking(self, plain: Any) -> Ranking:
-        query, hits, source = plain
-        return Ranking(decode(query, Query), tuple(self._hit(*one) for one in hits), source)
+        query, hits, source, *merged = plain  # version 0.2 wrote no merged rankings
+        names = tuple((source, text) for source, text in chain(*merged))
+        return Ranking(decode(query, Query), tuple(self._hit(*one) for one in hits), source, names)
 
     def _hit(self, node: int, score: float, smaller: list[int], parts: Sequence[tuple[str, float]] = ()) -> Hit:
         return Hit(self._found(node), score, tuple(map(tuple, parts)), tuple(map(self._found, smaller)))  # type: ignore[arg-type]
@@ -431,7 +433,8 @@ def _among(ranking: Ranking, rankings: list[Ranking]) -> int:
 
 def _ranking(ranking: Ranking, numbers: Mapping[int, int]) -> list[Any]:
     hits = [_hit(hit, numbers) for hit in ranking.hits]
-    return [encode(ranking.query.but(vector=None), Query), hits, ranking.source]
+    plain = [encode(ranking.query.but(vector=None), Query), hits, ranking.source]
+    return [*plain, ranking.merged] if ranking.merged else plain
 
 
 def _hit(hit: Hit, numbers: Mapping[int, int]) -> list[Any]:

@@ -1,6 +1,7 @@
 """What a question took: tokens, calls, passages."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from math import nan
@@ -74,10 +75,10 @@ class _OfSource(CostMeasure):
 
     def cost(self, case: Case) -> float:
         asked = [call for call in case.retrievals if self.source in ("", call.source)]
-        return float(self.counted(asked, shown(case)))
+        return float(self.counted(asked, evidence(case)))
 
     @abstractmethod
-    def counted(self, calls: Sequence[Ranking], shown: Sequence[Hit]) -> int:
+    def counted(self, calls: Sequence[Ranking], shown: Ranking | None) -> int:
         """The number for the calls of the source and what the reader was shown."""
 
 
@@ -97,16 +98,22 @@ class RetrievalCalls(_OfSource):
 
     called: ClassVar[str] = "Calls"
 
-    def counted(self, calls: Sequence[Ranking], shown: Sequence[Hit]) -> int:
+    def counted(self, calls: Sequence[Ranking], shown: Ranking | None) -> int:
         return len(calls)
 
 
 @dataclass(frozen=True)
 class UsedCalls(_OfSource):
-    """Calls of retrievers of which the reader was shown a passage; of a failed question, none.
+    """Calls of retrievers of which the flow kept the ranking and the reader was shown a passage; of a failed question,
+    none.
+
+    A loop that gathers passages says which rankings it kept (`Ranking.merged`). A discarded call is not used, even if
+    another call found the same passages. Where a flow does not say so, a call is used if one of its passages is shown.
 
     Args:
         source: of this source alone; empty: of all.
+
+    Source: Zhao et al., PrefRAG, 2025, appendix A.6.
 
     >>> from spolia.types import Item, Node, Query
     >>> local, web = (Ranking(Query("?"), (Hit(Node(name, ""), 1.0),), name) for name in ("local", "web"))
@@ -117,9 +124,16 @@ class UsedCalls(_OfSource):
 
     called: ClassVar[str] = "UsedCalls"
 
-    def counted(self, calls: Sequence[Ranking], shown: Sequence[Hit]) -> int:
-        seen = set[str]().union(*(names(hit) for hit in shown))
-        return sum(any(not seen.isdisjoint(names(hit)) for hit in call.hits) for call in calls)
+    def counted(self, calls: Sequence[Ranking], shown: Ranking | None) -> int:
+        if shown is None:
+            return 0
+        seen = set[str]().union(*map(names, shown.hits))
+        used = Counter(
+            (call.source, call.query.text)
+            for call in calls
+            if any(not seen.isdisjoint(names(hit)) for hit in call.hits)
+        )
+        return (used & Counter(shown.merged) if shown.merged else used).total()
 
 
 @dataclass(frozen=True)
@@ -138,18 +152,24 @@ class DocumentsShown(_OfSource):
 
     called: ClassVar[str] = "DocsShown"
 
-    def counted(self, calls: Sequence[Ranking], shown: Sequence[Hit]) -> int:
+    def counted(self, calls: Sequence[Ranking], shown: Ranking | None) -> int:
+        hits = () if shown is None else shown.hits
         if not self.source:
-            return len(shown)
+            return len(hits)
         found = set[str]().union(*(names(hit) for call in calls for hit in call.hits))
-        return sum(not found.isdisjoint(names(hit)) for hit in shown)
+        return sum(not found.isdisjoint(names(hit)) for hit in hits)
+
+
+def evidence(case: Case) -> Ranking | None:
+    """Return what the reader was shown: the evidence of an answer, or the ranking that the flow ends with."""
+    if isinstance(case.result, Failure):
+        return None
+    return case.result.evidence if isinstance(case.result, Answer) else case.result
 
 
 def shown(case: Case) -> Sequence[Hit]:
-    """What the reader was shown: the evidence of an answer, or the ranking that the flow ends with."""
-    if isinstance(case.result, Failure):
-        return ()
-    ranking = case.result.evidence if isinstance(case.result, Answer) else case.result
+    """Return the passages that the reader was shown."""
+    ranking = evidence(case)
     return ranking.hits if ranking is not None else ()
 
 
