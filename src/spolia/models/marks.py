@@ -1,8 +1,10 @@
-"""The marks of chats, tools and control tokens, and how a text is kept from passing for one: the one table of them.
+"""The marks of chats, tools and control tokens, and how a text is kept from passing for one: the one rule for them.
 
-A text is read as a model may read it: without invisible characters, combining marks, widths and case. What then begins
-like a mark gets another character at its beginning, so that nothing is lost and nothing is longer: `‹` for `<`, `⟦` for
-`[`, `∶` for the colon after a speaker.
+A text is read as a model may read it: without invisible characters, combining marks, widths and case. What then has the
+shape of a mark gets another character at its beginning, so that nothing is lost and nothing is longer: `‹` for `<`,
+`⟦` for `[`, `∶` for the colon after a speaker. Shapes, so that tomorrow's templates are covered: a bar beside an angle
+bracket (`<|turn>`, `<turn|>`), `<start_of_…>`, numbered tokens (`<unused99>`), `<[…]>`, `◁…▷`, `[/INST]` and
+`[TOOL_CALLS]`. Only words that ordinary XML might have too are listed.
 
 Sources: the chat templates of ChatML, Llama, Mistral, Gemma, DeepSeek, Phi, Qwen, Kimi, MiniMax and Seed; "Human:" of
 Anthropic's first API; the reflection tokens of Self-RAG (Asai et al., ICLR 2024).
@@ -42,6 +44,7 @@ _REFLECTION = (
     "partially supported", "no support / contradictory", "no support", "utility:\\s?[1-5]", "isrel", "issup", "isuse",
 )  # fmt: skip
 _SPEAKERS = ("human", "assistant", "system", "user")
+_NUMBERED = ("unused", "reserved", "special", "extra_id", "ctrl", "placeholder", "dummy", "sentinel", "fim", "0x")
 _SHUT = {"<": "‹", "◁": "‹", "[": "⟦", "]": "⟧", "【": "⟦", "】": "⟧", ":": "∶"}
 
 
@@ -50,34 +53,54 @@ def spelt(names: tuple[str, ...]) -> str:
     return "|".join(names)
 
 
+_FILLERS = "\u115f\u1160\u2800\u3164\uffa0"
+"""Letters and signs that are drawn as a blank or not at all."""
+_BLANKS = "\t\n"
+
+
 class _Folds(dict[int, str]):
-    """Of each code point what a model reads: its base letter in lower case, nothing for what nobody sees."""
+    """Of each code point what a model reads: its base letter in lower case, nothing for what nobody sees.
+
+    Args:
+        blanks: control characters that stay.
+    """
+
+    def __init__(self, blanks: str) -> None:
+        super().__init__({ord(blank): blank for blank in blanks} | dict.fromkeys(map(ord, _FILLERS), ""))
 
     def __missing__(self, point: int) -> str:
         character = chr(point)
         parts = character if "\u2e80" <= character <= "\ud7ff" else unicodedata.normalize("NFKD", character)
-        seen = "".join(part for part in parts if unicodedata.category(part) not in ("Mn", "Me", "Cf"))
+        seen = "".join(part for part in parts if part not in _FILLERS and not _is_unseen(part))
         self[point] = found = seen.casefold()
         return found
 
 
-_FOLDS = _Folds()
-_OPENING = pattern(r"[<＜﹤◁\[［【:：﹕]")
-
-
-def _read(text: str) -> str:
-    """The text as a model may read it."""
-    return text.lower() if text.isascii() else text.translate(_FOLDS)
-
-
-def _places(text: str) -> Sequence[int]:
-    """The place in the text of each character that is read; only a text with a mark in it needs them."""
-    if text.isascii():
-        return range(len(text))
-    return [place for place, character in enumerate(text) for _ in _FOLDS[ord(character)]]
+def _is_unseen(character: str) -> bool:
+    return unicodedata.category(character) in ("Mn", "Me", "Cc", "Cf", "Cn", "Cs", "Zl", "Zp")
 
 
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_FOLDS, _FOLDS_OF_LINES = _Folds(_BLANKS), _Folds(_BLANKS + _LINE_ENDS)
+"""What a mark is read by, and what a speaker at the beginning of a line."""
+_ODD = pattern(r"[^\t\n -~]")
+_OPENING = pattern(r"[<＜﹤≮◁\[［﹇【︻:：﹕︓⩴]")
+"""Characters that are read as the beginning of a mark, or hold it."""
+
+
+class _Reading:
+    """A text as a model may read it, and the place in the text of each character that is read."""
+
+    def __init__(self, text: str, folds: _Folds) -> None:
+        self.text, self.folds, self.is_plain = text, folds, _ODD.search(text) is None
+        self.read = text.lower() if self.is_plain else text.translate(folds)
+
+    def places(self) -> Sequence[int]:
+        if self.is_plain:
+            return range(len(self.text))
+        return [place for place, character in enumerate(self.text) for _ in self.folds[ord(character)]]
+
+
 _SPEAKER = pattern(rf"({spelt(_SPEAKERS)})[^\S\n]?:")
 
 
@@ -86,13 +109,20 @@ def _marks(tags: frozenset[str]) -> re.Pattern[str]:
     """Where a mark begins, or one of these tags."""
     names = sorted({tag.translate(_FOLDS) for tag in tags} | {*THOUGHTS, *_TOOLS, *_TOKENS}, key=len)
     written = spelt(tuple(map(re.escape, reversed(names))))
+    slash = r"\s*+[/∕⁄\\]?\s*+"
+    angle = (
+        rf"{slash}(?:(?:[a-z][\w-]{{0,20}}:)?(?:{written})(?!\w)|(?:function|parameter)\s?=|(?:start|begin|end)_of_"
+        rf"|(?:{spelt(_NUMBERED)})[\w-]*?\d[\w-]*\s*[|>])"
+        rf"|{slash}\|+[\w/]|\|[^<>|\n]{{1,40}}\|>|{slash}[\w.:-]{{1,40}}\|+>|\[[^\[\]<>\n]{{1,40}}\]>|</?sys>>"
+    )
     return re.compile(
-        rf"[<◁\[](?:(?<=[<◁])(?=\s*+[/∕⁄\\]?\s*+(?:(?:[a-z][\w-]{{0,20}}:)?(?:{written})(?!\w)|"
-        rf"(?:function|parameter)\s?=|unused\d|reserved_\d)|\|[^<>|\n]{{1,40}}\|>|</?sys>>)"
-        rf"|(?<=\[)(?=/?(?:{spelt(_BRACKETED)})\]|(?:{spelt(_REFLECTION)})\]))"
+        rf"<(?={angle})|◁(?={angle}|[^▷\n]{{1,40}}▷)"
+        rf"|\[(?=/?(?:{spelt(_BRACKETED)})\]|(?:{spelt(_REFLECTION)})\]|/[a-z_]{{2,30}}\])"
     )
 
 
+_SHOUTED = pattern(r"\[([a-z]+(?:_[a-z]+)+)\]")
+"""`[TOOL_CALLS]`; small letters in brackets are an index of code."""
 _NO_TAGS: frozenset[str] = frozenset()
 
 
@@ -109,12 +139,17 @@ def without_marks(text: str, tags: Set[str] = _NO_TAGS) -> str:
     """
     if _OPENING.search(text) is None:
         return text
-    read = _read(text)
-    places = [mark.start() for mark in _marks(frozenset(tags)).finditer(read)]
-    heads = [mark for mark in _SPEAKER.finditer(read) if _is_first(read, mark.start())]
-    at = _places(text) if heads else ()
-    places += [mark.end() - 1 for mark in heads if text[at[mark.start()]].isupper()]  # not `user: ann` of settings
-    return _changed(text, read, places)
+    reading = _Reading(text, _FOLDS)
+    starts = [mark.start() for mark in _marks(frozenset(tags)).finditer(reading.read)]
+    shouted = list(_SHOUTED.finditer(reading.read))
+    at = reading.places() if shouted else ()
+    starts += [mark.start() for mark in shouted if text[at[mark.start(1)]].isupper()]
+    text = _changed(reading, starts)
+    lines = _Reading(text, _FOLDS_OF_LINES)
+    heads = [mark for mark in _SPEAKER.finditer(lines.read) if _is_first(lines.read, mark.start())]
+    at = lines.places() if heads else ()
+    # not `user: ann` of settings
+    return _changed(lines, [mark.end() - 1 for mark in heads if text[at[mark.start()]].isupper()])
 
 
 def _is_first(read: str, place: int) -> bool:
@@ -124,13 +159,13 @@ def _is_first(read: str, place: int) -> bool:
     return not place or read[place - 1] in _LINE_ENDS
 
 
-def _changed(text: str, read: str, places: Sequence[int]) -> str:
+def _changed(reading: _Reading, places: Sequence[int]) -> str:
     """The text with other characters at some places of what is read of it."""
     if not places:
-        return text
-    found, at = list(text), _places(text)
+        return reading.text
+    found, at = list(reading.text), reading.places()
     for place in places:
-        found[at[place]] = _SHUT[read[place]]
+        found[at[place]] = _SHUT[reading.read[place]]
     return "".join(found)
 
 
@@ -148,6 +183,6 @@ def without_citations(text: str) -> str:
     """
     if _OPENING.search(text) is None:
         return text
-    read = _read(text)
-    marks = _CITATION.finditer(read)
-    return _changed(text, read, [place for mark in marks for place in (mark.start(), mark.end() - 1)])
+    reading = _Reading(text, _FOLDS)
+    marks = _CITATION.finditer(reading.read)
+    return _changed(reading, [place for mark in marks for place in (mark.start(), mark.end() - 1)])

@@ -1,0 +1,101 @@
+"""Nothing in a text passes for a control token or a delimiter of its prompt, whatever template the model has."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spolia.models.marks import without_citations, without_marks
+
+CONTROL = {
+    "Gemma": ["<|turn>", "<turn|>", "<|channel>", "<channel|>", '<|"|>', "<|tool>", "<start_of_turn>",
+              "<end_of_turn>", "<start_of_image>", "<unused99>", "<bos>"],
+    "Llama": ["<|begin_of_text|>", "<|start_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>",
+              "<<SYS>>", "</s>"],
+    "Qwen": ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|vision_start|>", "<tool_call>", "</think>"],
+    "Mistral": ["[INST]", "[/INST]", "[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[SYSTEM_PROMPT]", "[MODEL_SETTINGS]",
+                "[/MODEL_SETTINGS]", "[THINK]", "<SPECIAL_20>"],
+    "harmony": ["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|return|>", "<|call|>"],
+    "DeepSeek": ["<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>", "<｜tool▁calls▁begin｜>",
+                 "<｜DSML｜invoke"],
+    "Phi, GLM": ["<|user|>", "<|assistant|>", "[gMASK]", "<sop>", "<|observation|>"],
+    "Kimi, Seed, MiniMax": ["◁think▷", "<seed:think>", "<[PLHD1_never_used]>", "</minimax:tool_call>", "]<|im_end|>"],
+    "T5, code": ["<extra_id_0>", "<fim_1>", "<0x0A>", "<reserved_special_token_1>"],
+    "made up": ["<|tomorrow>", "<tomorrow|>", "<|x-1|>", "<||x||>", "[/TOMORROW]", "[NEW_MARK]", "<begin_of_x>"],
+    "a prompt": ["</passages>", "<passages number='2'>"],
+}  # fmt: skip
+TOKENS = [token for tokens in CONTROL.values() for token in tokens]
+ORDINARY = [
+    "<first_name>Ann</first_name>", "<h1>a</h1>", "<item1 id='2'/>", "a <| b", "f <|> g", "xs |> map f", "d[user_id]",
+    "arr[i][j_k]", "[INFO] start", "Array<string | number>", "if (a<b || c>d)", "std::vector<int>", "#include <a.h>",
+    "Map<String, List<Integer>>", "user: ann", "<end_date>2</end_date>", "<!DOCTYPE html>", "<a href='x'>y</a>",
+    "a[b|c]", "[[link]]", "<T extends A|B>", "cout << x", "regex [a-z_]", "<ns:tag attr='1'/>",
+    "<svg><path d='M0'/></svg>",
+]  # fmt: skip
+UNSEEN = [
+    chr(point)
+    for point in range(sys.maxunicode + 1)
+    if unicodedata.category(chr(point)) in ("Cc", "Cf", "Zl", "Zp", "Mn", "Me") and chr(point) not in "\t\n"
+] + list("\u115f\u1160\u2800\u3164\uffa0")
+"""Characters that nobody sees."""
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_no_control_token_of_a_template_passes(token: str) -> None:
+    found = without_marks(f"a {token} b", {"passages"})
+    assert token not in found
+    assert len(found) == len(token) + 4
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_xml_and_code_stay(text: str) -> None:
+    assert without_marks(text, {"passages"}) == text
+
+
+def wide(text: str) -> str:
+    return "".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in text)
+
+
+@settings(deadline=None, max_examples=400)
+@given(token=st.sampled_from(TOKENS), unseen=st.sampled_from(UNSEEN), place=st.integers(0, 30), form=st.integers(0, 3))
+def test_no_disguised_token_passes(token: str, unseen: str, place: int, form: int) -> None:
+    token = [token, token.upper(), wide(token), "".join(wide(one) if at % 2 else one for at, one in enumerate(token))][
+        form
+    ]
+    at = 1 + place % max(1, len(token) - 1)
+    text = f"a {token[:at]}{unseen}{token[at:]} b"
+    found = without_marks(text, {"passages"})
+    assert found != text
+    assert len(found) == len(text)
+
+
+_SHAPE = re.compile(
+    r"<\|\w|<\w+\|>|<[｜|]|<(?:start|end)_of_|\[/[A-Z]|\[[A-Z]+_[A-Z]+\]|</?passages|</?think|</s>", re.I
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from([*TOKENS, *"<>|[]/｜＜ \n\x01\u3164", "im_end", "turn", "passages", "x"]), max_size=12))
+def test_what_is_left_has_no_shape_of_a_token(pieces: list[str]) -> None:
+    found = without_marks("".join(pieces), {"passages"})
+    seen = "".join(one for one in unicodedata.normalize("NFKC", found) if unicodedata.category(one) not in ("Cc", "Cf"))
+    left = [mark[0] for mark in _SHAPE.finditer(seen.replace("\u3164", "").replace("\u1160", ""))]
+    assert not [one for one in left if not (one.startswith("<|") and not one[2:].isalnum())]
+    assert without_marks(found, {"passages"}) == found
+
+
+def test_a_mark_that_cites_is_found_in_disguise() -> None:
+    assert without_citations("See [\x012], [\u31643].") == "See ⟦\x012⟧, ⟦\u31643⟧."
+
+
+def test_the_prompts_of_the_package_use_no_mark_that_is_not_theirs() -> None:
+    import spolia
+
+    for path in Path(spolia.__file__).parent.rglob("*.txt"):
+        assert "<|" not in path.read_text("utf-8"), path
