@@ -42,6 +42,10 @@ def _imports(result: Result) -> Judged:
     return {first: (result[first], most(0.15)), **{name: (result[name], None) for name in result if "spolia" in name}}
 
 
+def _encodings(result: Result) -> Judged:
+    return {f"exact of {name}": (share, least(0.9)) for name, share in result["exact"].items()}
+
+
 def _install(result: Result) -> Judged:
     return {
         f"{name}, {what}": (result[name][what], most(bound))
@@ -550,6 +554,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "imports": _imports,
     "install": _install,
     "bm25": _bm25,
+    "encodings": _encodings,
     "ingest": _ingest,
     "jobs": _jobs,
     "demo": _demo,

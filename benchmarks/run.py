@@ -27,6 +27,7 @@ NAMES = (
     "jobs",
     "documents",
     "pdf",
+    "encodings",
     "change",
     "splitters",
     "embedding",
