@@ -15,7 +15,15 @@ plain = Analyzer()
     ("text", "terms"),
     [
         ("Running runners ran", ["run", "runner", "ran"]),
-        ("COVID-19, 2.5 and GPT4 in snake_case", ["covid", "19", "2", "5", "and", "gpt4", "in", "snake", "case"]),
+        ("2.5 and GPT4 in snake_case", ["2", "5", "and", "gpt4", "in", "snake", "case"]),
+        ("COVID-19, wi\u2010fi", ["covid", "19", "covid19", "wi", "fi", "wifi"]),
+        (
+            "C++ or C#, F#-like c++17 a+b",
+            [*("c", "c++", "or", "c", "c#", "f", "like", "f#", "c", "17", "c++", "a", "b")],
+        ),
+        ("12mm, 3.5kg, 2nd", ["12mm", "12", "mm", "3", "5kg", "5", "kg", "2nd"]),
+        ("HTTPServerErrors iPhone", ["httpservererror", "http", "server", "error", "iphon"]),
+        ("🚀 2★", ["🚀", "2", "★"]),
         ("don't", ["don", "t"]),
         ("Ａｂｃ１２ ﬁne", ["abc12", "fine"]),
         ("co\u00adoperation", ["cooper"]),
@@ -23,12 +31,12 @@ plain = Analyzer()
         ("книги и книгой", ["книг", "и", "книг"]),
         ("الكِتابُ الكتـــاب", ["كتاب", "كتاب"]),
         ("नमस्ते", ["नमस्ते"]),
-        ("漢字", ["漢字"]),
-        ("水 と 漢字かな", ["水", "と", "漢字", "字か", "かな"]),
-        ("한국어 사람", ["한국", "국어", "사람"]),
-        ("ﾀﾜｰ", ["タワ", "ワー"]),
-        ("2008年の夏", ["2008", "年の", "の夏"]),
-        ("iPhone手机", ["iphon", "手机"]),
+        ("漢字", ["漢字", "漢", "字"]),
+        ("水 と 漢字かな", ["水", "と", "漢字", "字か", "かな", *"漢字かな"]),
+        ("한국어 사람", ["한국", "국어", *"한국어", "사람", *"사람"]),
+        ("ﾀﾜｰ", ["タワ", "ワー", *"タワー"]),
+        ("2008年の夏", ["2008", "年の", "の夏", *"年の夏"]),
+        ("iPhone手机", ["iphon", "手机", *"手机"]),
         ("ไทย", ["ไท", "ทย", "ไทย"]),
         ("ខ្មែរ", ["ខ្", "្ម", "មែ", "ែរ", "ខ្ម", "្មែ", "មែរ"]),
         ("\u4e00", ["\u4e00"]),
@@ -38,6 +46,48 @@ plain = Analyzer()
 )
 def test_terms_are_made_by_script(text: str, terms: list[str]) -> None:
     assert plain.terms(text) == terms
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("wifi", "The Wi-Fi is slow."),
+        ("wi-fi", "The wifi is slow."),
+        ("email", "An e-mail server."),
+        ("e-mail", "The email server."),
+        ("12 mm", "A bolt of 12mm."),
+        ("12mm", "A bolt of 12 mm."),
+        ("server error", "class HTTPServerError(Exception)"),
+        ("C++", "C++ templates"),
+        ("🚀", "The rocket 🚀 launched."),
+        ("猫", "私は猫が好きです。"),
+        ("개", "그는 개 두 마리를 키운다."),
+    ],
+)
+def test_other_spellings_find_each_other(query: str, text: str) -> None:
+    assert set(plain.terms(query)) & set(plain.terms(text))
+    assert set(plain.words(text)) <= set(plain.terms(text))
+
+
+def test_a_sign_belongs_to_its_name() -> None:
+    assert "c++" in plain.terms("C++ is compiled")
+    assert "c++" not in plain.terms("C# or C")
+
+
+def test_an_index_of_version_1_keeps_its_terms() -> None:
+    text = "Wi-Fi in C++, 12mm HTTPServer 東京タワー 🚀"
+    assert Analyzer(version=1).terms(text) == [
+        "wi",
+        "fi",
+        "in",
+        "c",
+        "12mm",
+        "httpserver",
+        "東京",
+        "京タ",
+        "タワ",
+        "ワー",
+    ]
 
 
 def test_the_spelling_of_a_character_does_not_matter() -> None:

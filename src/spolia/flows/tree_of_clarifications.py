@@ -75,9 +75,9 @@ def root(found: Ranking) -> Tree:
 def by_words(found: Ranking, *, show: int = 5) -> Ranking:
     """The passages that share most with the query: Σ ln(1 + n / n_w) over the words w of both; equal ones as before."""
     analyzer = Analyzer()
-    words = [frozenset(analyzer.terms(node.indexed_text)) for node in found.nodes]
+    words = [frozenset(analyzer.words(node.indexed_text)) for node in found.nodes]
     holders = Counter(word for each in words for word in each)
-    asked = sorted(set(analyzer.terms(found.query.question)))
+    asked = sorted(set(analyzer.words(found.query.question)))
     hits = [
         hit.but(score=sum(log(1 + len(words) / holders[word]) for word in asked if word in each))
         for hit, each in zip(found.hits, words, strict=True)

@@ -58,7 +58,7 @@ class ByWords:
         analyzer, numbers = Analyzer(), dict[str, int]()
         texts, self.scores = [node.indexed_text for node in ranking.nodes], [hit.score for hit in ranking.hits]
         self.words = [
-            np.array([numbers.setdefault(term, len(numbers)) for term in sorted(set(analyzer.terms(text)))], np.int64)
+            np.array([numbers.setdefault(term, len(numbers)) for term in sorted(set(analyzer.words(text)))], np.int64)
             for text in texts
         ]
         self.counts = np.array([len(words) for words in self.words], dtype=np.float64)

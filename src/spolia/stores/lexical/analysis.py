@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -68,16 +68,19 @@ STEMMERS = (
     "arabic", "danish", "dutch", "english", "finnish", "french", "german", "greek", "hungarian", "italian",
     "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil", "turkish",
 )  # fmt: skip
-VERSION = 1
-_STEMS_KEPT = 100_000
+VERSION = 2
+"""Version 1, of stores made before, has words and pairs of characters alone."""
+_VERSIONS = (1, VERSION)
+_TOKENS_KEPT, _LONGEST_KEPT = 100_000, 64  # tokens, and characters of one: longer ones hardly occur twice
 LONGEST_TERM_BYTES = 255  # longer "words" are encoded data; nobody searches for them
 
 # Scripts with a stemmer of their own, and the characters by which they are recognised (after NFKC).
 _STEMMED = {"greek": "\u0370-\u03ff\u1f00-\u1fff", "russian": "\u0400-\u052f", "arabic": "\u0600-\u06ff\u0750-\u077f",
             "tamil": "\u0b80-\u0bff"}  # fmt: skip
 # Two characters are about a word of Chinese, Japanese or Korean: R@1 on cmrc2018 / drcd / korquad_dev is 96 / 90 / 90 %
-# with bigrams, 90 / 85 / 85 % with trigrams. A Thai syllable is longer: R@1 on xquad_th is 89 % with bigrams, 93 %
-# with trigrams, and with both, so that words of two letters are still found.
+# with bigrams, 90 / 85 / 85 % with trigrams. Words of one character (猫, 税, 개) are found by single characters. A Thai
+# syllable is longer: R@1 on xquad_th is 89 % with bigrams, 93 % with trigrams, and with both, so that words of two
+# letters are still found.
 _IDEOGRAPHIC = (
     "\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u318f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U000323af"
@@ -100,8 +103,18 @@ UNSPACED = f"{_IDEOGRAPHIC}{_SYLLABIC}"
 UNSEEN = _DROPPED[True]
 """What makes no difference to a word: what is not seen, and accents that stand for themselves."""
 _SURROGATES = pattern("[\ud800-\udfff]")
-_LOWERED = "".join(chr(code).lower() if chr(code).isalnum() else " " for code in range(128))
-"""For each character of ASCII, what it is in a word, or a blank."""
+_TOKENS = "".join(chr(code) if chr(code).isalnum() or chr(code) in "+#-" else " " for code in range(128))
+"""For each character of ASCII itself if it may be part of a token, or a blank."""
+_TOKEN_BYTES = bytes(ord(_TOKENS[byte]) if byte < 128 else byte for byte in range(256))
+"""The same for UTF-8; the bytes of other characters stay as they are."""
+
+# Spellings of which a search with another one finds nothing, and what they are searched as.
+_COMPOUND = pattern("[^\\W_]+(?:[-\u2010][^\\W_]+)+")  # Wi-Fi as wifi
+_SIGNED = pattern("[^\\W\\d_]+(?:\\+\\+|#)(?![^\\W\\d_])")  # C++, C#
+_QUANTITY = pattern("(?<![^\\W_])(\\d+)(?!st|nd|rd|th)([^\\W\\d_]{1,3})(?![^\\W_])", re.I)  # 12mm as 12 mm, but not 2nd
+_HUMPS = pattern("[a-z][A-Z]|[A-Z]{2}[a-z]{2}")  # HTTPServerError as HTTP Server Error
+_HUMP = pattern("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_PICTOGRAPH = pattern("[\u2600-\u27bf\U0001f300-\U0001faff]")
 
 
 @dataclass(frozen=True)
@@ -121,7 +134,7 @@ class Analyzer(Value):
         tokenizer: if not empty, path of a `tokenizer.json`: its subword tokens are the terms. Write
             `Analyzer.subword(path)`, which also fills in the hash.
         tokenizer_hash: BLAKE2b of that file; another file raises.
-        version: counted up when the same fields give other terms, so that an index built before is not asked in vain.
+        version: counted up when the same fields give other terms. A group keeps the version that it was built with.
 
     Raises:
         SpoliaError: for an unknown language, or another version than this release has.
@@ -129,7 +142,9 @@ class Analyzer(Value):
     >>> Analyzer().terms("The cafés of Zürich, 2nd floor")
     ['the', 'cafe', 'of', 'zurich', '2nd', 'floor']
     >>> Analyzer().terms("東京タワー 333m")
-    ['東京', '京タ', 'タワ', 'ワー', '333m']
+    ['東京', '京タ', 'タワ', 'ワー', '東', '京', 'タ', 'ワ', 'ー', '333m', '333', 'm']
+    >>> Analyzer().terms("Wi-Fi in C++"), Analyzer(version=1).terms("Wi-Fi in C++")
+    (['wi', 'fi', 'wifi', 'in', 'c', 'c++'], ['wi', 'fi', 'in', 'c'])
     >>> Analyzer(ngram=3).terms("Stone")
     ['sto', 'ton', 'one']
     """
@@ -149,7 +164,7 @@ class Analyzer(Value):
                     f"There is no language {getattr(self, name)!r} for {name}. Write one of: {', '.join(STEMMERS)}, "
                     f'or "" for none.'
                 )
-        if self.version != VERSION:
+        if self.version not in _VERSIONS:
             raise SpoliaError(
                 f"The terms were made by version {self.version} of the analyser; this release has version {VERSION}. "
                 "Build the group again."
@@ -163,38 +178,53 @@ class Analyzer(Value):
         return cls(tokenizer=path, tokenizer_hash=_hash_of(path))
 
     def terms(self, text: str) -> list[str]:
-        """The terms of a text, in its order, with repetitions; none holds white space. Any string is fine.
+        """The terms of a text, with repetitions; none holds white space. Any string is fine.
 
         >>> Analyzer().terms("nul\\0 and \\u202ebidi\\u202c and a lone \\ud800 surrogate")
         ['nul', 'and', 'bidi', 'and', 'a', 'lone', 'surrog']
         """
+        return self.term_text(text).split()
+
+    def words(self, text: str) -> list[str]:
+        """The terms of a text without other spellings, all of which occur wherever its words do.
+
+        >>> Analyzer().words("Apple-pie 12mm"), Analyzer().terms("Apple-pie 12mm")
+        (['appl', 'pie', '12mm'], ['appl', 'pie', 'applepi', '12mm', '12', 'mm'])
+        """
+        return self._term_text(text, False).split()
+
+    def term_text(self, text: str) -> str:
+        """The terms of a text, joined by single blanks."""
+        return self._term_text(text, self.version > 1)
+
+    def _term_text(self, text: str, spellings: bool) -> str:
         if self.tokenizer:
-            return _subwords(self.tokenizer, self.tokenizer_hash)(_plain(text, False))
+            return " ".join(_subwords(self.tokenizer, self.tokenizer_hash)(_plain(text, False)))
         if self.ngram:
-            words = _words("", self.fold, "", longest=0)(_plain(text, self.fold))
-            return [gram for word in words if _is_read(word) for gram in _grams(word, self.ngram)]
-        if text.isascii():
-            return _ascii_words(self.stem, self.stop_words)(text)
+            words = _words("", self.fold, "", longest=0)(_plain(text, self.fold)).split()
+            return " ".join(gram for word in words if _is_read(word) for gram in _grams(word, self.ngram))
         text = unicodedata.normalize("NFKC", text)
-        if _BEYOND_LATIN.search(text) is None:
-            return _latin_words(self.stem, self.fold, self.stop_words)(text)
+        if text.isascii() or _BEYOND_LATIN.search(text) is None:
+            return _latin_words(self.stem, self.fold, self.stop_words, spellings)(text)
         text = _plain(text, self.fold)
         if _NOT_LATIN.search(text) is None:
-            return _words(self.stem, self.fold, self.stop_words)(text)
-        return self._mixed(text)
+            return _words(self.stem, self.fold, self.stop_words, spellings=spellings)(text)
+        return self._mixed(text, spellings)
 
-    def _mixed(self, text: str) -> list[str]:
+    def _mixed(self, text: str, spellings: bool) -> str:
         scripts = tuple(name for name, found in _SCRIPTS if found.search(text)) if self.stem else ()
-        words = _words(self.stem, self.fold, self.stop_words, scripts)
+        words = _words(self.stem, self.fold, self.stop_words, scripts, spellings=spellings)
         found: list[str] = []
         for index, run in enumerate(_RUN.split(text)):
             if index % 2 == 0:
-                found += filter(None, words(run))  # of marks alone a stemmer leaves nothing
+                found.append(words(run))
             else:
                 found += _grams(run, 2)
-                if len(run) > 2 and _THAI_LIKE.match(run):
-                    found += _grams(run, 3)
-        return found
+                if _THAI_LIKE.match(run):
+                    found += _grams(run, 3) if len(run) > 2 else ()
+                elif spellings and len(run) > 1:
+                    found += run
+        return " ".join(filter(None, found))
 
 
 def analyzer_for(sample_texts: Iterable[str]) -> Analyzer:
@@ -235,56 +265,53 @@ def _grams(run: str, n: int) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def _ascii_words(stem: str, stop_words: str) -> Callable[[str], list[str]]:
-    """For ASCII a table of its characters does what a tokenizer does: the same terms, in two thirds of the time."""
-    if stop_words or not stem:
-        return _latin_words(stem, False, stop_words)
-    stems = _stems((stem,), longest=LONGEST_TERM_BYTES)
-    return lambda text: list(filter(None, map(stems, text.translate(_LOWERED).split())))
-
-
-@lru_cache(maxsize=64)
-def _latin_words(stem: str, fold: bool, stop_words: str) -> Callable[[str], list[str]]:
+def _latin_words(stem: str, fold: bool, stop_words: str, spellings: bool) -> Callable[[str], str]:
     """Where there are no marks, Latin text needs no Unicode classes: half the time, the same terms."""
     from tantivy import Tokenizer
 
-    return _built(Tokenizer.simple(), fold, (stem,), stop_words)
+    return _by_token(Tokenizer.simple(), fold, (stem,), stop_words, spellings)
 
 
 @lru_cache(maxsize=64)
 def _words(
-    stem: str, fold: bool, stop_words: str, scripts: tuple[str, ...] = (), longest: int = LONGEST_TERM_BYTES
-) -> Callable[[str], list[str]]:
+    stem: str,
+    fold: bool,
+    stop_words: str,
+    scripts: tuple[str, ...] = (),
+    longest: int = LONGEST_TERM_BYTES,
+    spellings: bool = False,
+) -> Callable[[str], str]:
     from tantivy import Tokenizer
 
     # Letters, their marks and digits: a mark inside a word (Devanagari, Arabic) does not end it.
     stems = (stem, *(s for s in scripts if s != stem))
-    return _built(Tokenizer.regex(r"[\p{L}\p{M}\p{N}]+"), fold, stems, stop_words, longest)
+    return _by_token(Tokenizer.regex(r"[\p{L}\p{M}\p{N}]+"), fold, stems, stop_words, spellings, longest)
 
 
-def _built(
-    tokenizer: Any, fold: bool, stems: tuple[str, ...], stop_words: str, longest: int = LONGEST_TERM_BYTES
-) -> Callable[[str], list[str]]:
+def _by_token(
+    tokenizer: Any,
+    fold: bool,
+    stems: tuple[str, ...],
+    stop_words: str,
+    spellings: bool,
+    longest: int = LONGEST_TERM_BYTES,
+) -> Callable[[str], str]:
     from tantivy import Filter
 
     filters = [Filter.remove_long(longest + 1)] if longest else []  # it removes what is as long, too
     filters += [Filter.ascii_fold()] if fold else []  # before lower-casing: İ has no lower case in one character
     filters += [Filter.lowercase()]
     filters += [Filter.stopword(stop_words)] if stop_words else []
-    plain = _analyzer(tokenizer, filters)
-    if not (languages := tuple(filter(None, stems))):
-        return plain
-    stemmed = _stems(languages)
-    return lambda text: list(map(stemmed, plain(text)))
+    filters += [Filter.stemmer(language) for language in filter(None, stems)]
+    terms = _TokenTerms(_analyzer(tokenizer, filters), spellings)
+    return lambda text: " ".join(filter(None, map(terms.__getitem__, _tokens(text))))
 
 
-def _stems(languages: Iterable[str], longest: int = 0) -> Callable[[str], str]:
-    """The stem of a word; empty for one with more bytes than `longest`."""
-    from tantivy import Filter, Tokenizer
-
-    limits = [Filter.remove_long(longest + 1)] if longest else []
-    stemmers = [Filter.stemmer(language) for language in languages]
-    return _Stems(_analyzer(Tokenizer.raw(), [*limits, *stemmers])).__getitem__
+def _tokens(text: str) -> list[str]:
+    """Cut a text at all that is neither a letter, a digit nor part of an other spelling, but for what is not ASCII."""
+    if text.isascii():
+        return text.translate(_TOKENS).split()
+    return text.encode().translate(_TOKEN_BYTES).decode().split()  # a third of the time of str.translate
 
 
 def _analyzer(tokenizer: Any, filters: Iterable[Any]) -> Callable[[str], list[str]]:
@@ -297,19 +324,39 @@ def _analyzer(tokenizer: Any, filters: Iterable[Any]) -> Callable[[str], list[st
     return analyze
 
 
-class _Stems(dict[str, str]):
-    """The stems of words. Stemming takes two thirds of an analysis, and a language has few words that occur often."""
+class _TokenTerms(dict[str, str]):
+    """The terms of a token, joined by blanks. A language has few words that occur often: most are looked up here."""
 
-    def __init__(self, stem: Callable[[str], list[str]]) -> None:
+    def __init__(self, analyze: Callable[[str], list[str]], spellings: bool) -> None:
         super().__init__()
-        self._stem = stem
+        self._analyze, self._spellings = analyze, spellings
 
-    def __missing__(self, word: str) -> str:
-        if len(self) >= _STEMS_KEPT:
-            self.clear()
-        stems = self._stem(word)
-        found = self[word] = stems[0] if stems else ""
-        return found
+    def __missing__(self, token: str) -> str:
+        lower = token.lower()
+        if token != lower and token.isascii() and token.isalpha() and token[1:] in (lower[1:], token[1:].upper()):
+            terms = self[lower]
+        else:
+            terms = " ".join(filter(None, self._terms(token)))  # of marks alone a stemmer leaves nothing
+        if len(token) <= _LONGEST_KEPT:
+            if len(self) >= _TOKENS_KEPT:
+                self.clear()
+            self[token] = terms
+        return terms
+
+    def _terms(self, token: str) -> Iterator[str]:
+        yield from self._analyze(token)
+        if not self._spellings or token.isdigit() or len(token) > _LONGEST_KEPT:
+            return
+        if not token.islower() and _HUMPS.search(token):
+            humps = [hump for hump in _HUMP.findall(token) if len(hump) > 1]
+            yield from self._analyze(" ".join(humps)) if len(humps) > 1 else ()  # not for iPhone, PhD
+        if not token.isalpha():
+            yield from map(str.lower, _SIGNED.findall(token))
+            yield from _PICTOGRAPH.findall(token)
+            for compound in _COMPOUND.findall(token):
+                yield from self._analyze(compound.replace("-", "").replace("\u2010", ""))
+            for number, unit in _QUANTITY.findall(token):
+                yield from self._analyze(f"{number} {unit}")
 
 
 @lru_cache(maxsize=8)

@@ -86,7 +86,7 @@ class Lexical:
             ids: gives the ids of nodes, by which equal scores are ordered; by key without it.
             late: as for `best_hits`.
         """
-        terms = self.analyzer.terms(text)
+        terms = self.analyzer.words(text) if every else self.analyzer.terms(text)
         if not terms or top_k <= 0 or (allowed is not None and not allowed.count):
             return []
         with _legible(self.folder):

@@ -130,10 +130,10 @@ def _in_bursts(added: Iterable[Added], analyzer: Analyzer) -> Iterator[list[Any]
 
 
 def _document(node: Added, analyzer: Analyzer) -> Any:
-    document, terms = tantivy.Document(), analyzer.terms(node[1])
+    document, terms = tantivy.Document(), analyzer.term_text(node[1])
     document.add_unsigned(KEY, node[0])
-    document.add_text(BODY, " ".join(terms))
-    document.add_unsigned(LENGTH, len(terms))
+    document.add_text(BODY, terms)
+    document.add_unsigned(LENGTH, terms.count(" ") + bool(terms))
     return document
 
 
