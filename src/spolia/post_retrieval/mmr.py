@@ -166,7 +166,7 @@ class MMR(Operator[Ranking, Ranking]):
     relevance: float = 0.5
     top_k: int = 10
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
