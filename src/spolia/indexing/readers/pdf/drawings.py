@@ -3,7 +3,7 @@
 import struct
 import zlib
 from collections.abc import Iterator
-from ctypes import byref, c_float, c_int, c_uint, create_string_buffer
+from ctypes import byref, c_float, c_uint, c_void_p, cast, create_string_buffer
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, pairwise
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pypdfium2 import PdfBitmap, PdfMatrix, raw
 
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, kinds
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, kinds, strokes
 from spolia.indexing.readers.unit_failures import Attempt
 
 _COLOURS = {1: 0, 3: 2, 4: 6}  # channels to PNG's colour type
@@ -109,7 +109,6 @@ _SHORTEST = 4.0
 _THICKEST = 2.0
 _NEARLY = 4.0
 """Points between rules on one line that are one."""
-Point = tuple[float, float]
 _SMALLEST_PICTURE = 24.0
 
 
@@ -119,6 +118,14 @@ class Rule(NamedTuple):
     at: float
     start: float
     end: float
+
+
+class Drawing(NamedTuple):
+    """A path or an image, also of a form within the page: its address, and how its coordinates lead to the page's."""
+
+    kind: int
+    handle: int
+    matrix: PdfMatrix
 
 
 @dataclass
@@ -133,16 +140,20 @@ class Drawn:
 
 def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
     """Rules and pictures of a page."""
-    found = Drawn()
-    for number, (object, matrix) in enumerate(_objects(page)):
-        if number == _MOST_OBJECTS:
-            found.passed_over = True
-            break
-        if raw.FPDFPageObj_GetType(object) == raw.FPDF_PAGEOBJ_IMAGE:
-            _add_picture(found, object, _bounds(object, matrix, sheet))
-        else:
-            _add_rules(found, object, matrix, sheet)
+    objects = list(islice(_objects(page), _MOST_OBJECTS + 1))
+    found = Drawn(passed_over=len(objects) > _MOST_OBJECTS)
+    paths = [drawing for drawing in objects[:_MOST_OBJECTS] if drawing.kind == raw.FPDF_PAGEOBJ_PATH]
+    _add_rules(found, strokes(*_handles_and_matrices(paths), _MOST_POINTS), sheet)
+    images = [drawing for drawing in objects[:_MOST_OBJECTS] if drawing.kind == raw.FPDF_PAGEOBJ_IMAGE]
+    for image in images:
+        object = cast(image.handle, raw.FPDF_PAGEOBJECT)
+        _add_picture(found, object, _bounds(object, image.matrix, sheet))
     return found
+
+
+def _handles_and_matrices(paths: list[Drawing]) -> tuple[list[int], Any]:
+    matrices = np.array([drawing.matrix.get() for drawing in paths], dtype=float).reshape(-1, 6)
+    return [drawing.handle for drawing in paths], matrices
 
 
 def _add_picture(found: Drawn, object: Any, area: Area) -> None:
@@ -156,16 +167,18 @@ def _add_picture(found: Drawn, object: Any, area: Area) -> None:
         found.down.append(Rule(x, area.top, area.bottom))
 
 
-def _objects(page: Any) -> Iterator[tuple[Any, PdfMatrix]]:
-    """Paths and images, also of forms within the page, and how their coordinates lead to the page's."""
-    for number, kind in enumerate(islice(kinds(page), _MOST_OBJECTS * 5)):
+_AS_IT_IS = PdfMatrix()
+
+
+def _objects(page: Any) -> Iterator[Drawing]:
+    for handle, kind in islice(kinds(page), _MOST_OBJECTS * 5):
         if kind in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
-            yield raw.FPDFPage_GetObject(page.raw, number), PdfMatrix()
+            yield Drawing(kind, handle, _AS_IT_IS)
         elif kind == raw.FPDF_PAGEOBJ_FORM:
-            yield from _within(raw.FPDFPage_GetObject(page.raw, number), PdfMatrix(), _DEEPEST)
+            yield from _within(cast(handle, raw.FPDF_PAGEOBJECT), _AS_IT_IS, _DEEPEST)
 
 
-def _within(form: Any, outer: PdfMatrix, depth: int) -> Iterator[tuple[Any, PdfMatrix]]:
+def _within(form: Any, outer: PdfMatrix, depth: int) -> Iterator[Drawing]:
     matrix = _matrix(form).multiply(outer)
     for number in range(min(raw.FPDFFormObj_CountObjects(form), _MOST_OBJECTS)):
         object = raw.FPDFFormObj_GetObject(form, number)
@@ -173,7 +186,7 @@ def _within(form: Any, outer: PdfMatrix, depth: int) -> Iterator[tuple[Any, PdfM
         if kind == raw.FPDF_PAGEOBJ_FORM and depth:
             yield from _within(object, matrix, depth - 1)
         elif kind in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
-            yield object, matrix
+            yield Drawing(kind, cast(object, c_void_p).value or 0, matrix)
 
 
 def _matrix(object: Any) -> PdfMatrix:
@@ -188,40 +201,13 @@ def _bounds(object: Any, matrix: PdfMatrix, sheet: VisiblePage) -> Area:
     return sheet.area(*matrix.on_point(left.value, bottom.value), *matrix.on_point(right.value, top.value))
 
 
-def _add_rules(found: Drawn, path: Any, outer: PdfMatrix, sheet: VisiblePage) -> None:
-    """The straight strokes of a path; a thin rectangle gives one for each long side."""
-    for (x, y), (u, v) in _strokes(path, outer, sheet):
-        if abs(y - v) <= _STRAIGHT and abs(x - u) >= _SHORTEST:
-            found.across.append(Rule((y + v) / 2, min(x, u), max(x, u)))
-        elif abs(x - u) <= _STRAIGHT and abs(y - v) >= _SHORTEST:
-            found.down.append(Rule((x + u) / 2, min(y, v), max(y, v)))
-
-
-def _strokes(path: Any, outer: PdfMatrix, sheet: VisiblePage) -> Iterator[tuple[Point, Point]]:
-    count = raw.FPDFPath_CountSegments(path)
-    if not 1 < count <= _MOST_POINTS or not _visible(path):
-        return
-    matrix = _matrix(path).multiply(outer)
-    x, y = c_float(), c_float()
-    pen = start = None
-    for number in range(count):
-        segment = raw.FPDFPath_GetPathSegment(path, number)
-        kind = raw.FPDFPathSegment_GetType(segment)
-        raw.FPDFPathSegment_GetPoint(segment, byref(x), byref(y))
-        point = sheet.point(*matrix.on_point(x.value, y.value))
-        if kind == raw.FPDF_SEGMENT_MOVETO:
-            start = point
-        elif kind == raw.FPDF_SEGMENT_LINETO and pen is not None:
-            yield pen, point
-        if start is not None and raw.FPDFPathSegment_GetClose(segment) and point != start:
-            yield point, start
-        pen = point
-
-
-def _visible(path: Any) -> bool:
-    fill, stroke = c_int(), c_int()
-    raw.FPDFPath_GetDrawMode(path, byref(fill), byref(stroke))
-    return bool(fill.value or stroke.value)
+def _add_rules(found: Drawn, strokes: Any, sheet: VisiblePage) -> None:
+    """Straight strokes: n × 4, from point to point. A thin rectangle gives one for each long side."""
+    x, y = sheet.points(strokes[:, 0::2], strokes[:, 1::2])
+    flat = (abs(y[:, 0] - y[:, 1]) <= _STRAIGHT) & (abs(x[:, 0] - x[:, 1]) >= _SHORTEST)
+    steep = ~flat & (abs(x[:, 0] - x[:, 1]) <= _STRAIGHT) & (abs(y[:, 0] - y[:, 1]) >= _SHORTEST)
+    for rules, at, along in ((found.across, y[flat], x[flat]), (found.down, x[steep], y[steep])):
+        rules += map(Rule, at.mean(1).tolist(), along.min(1).tolist(), along.max(1).tolist())
 
 
 def merged(rules: list[Rule]) -> list[Rule]:

@@ -98,9 +98,12 @@ class VisiblePage:
     def shown(self, sides: Any) -> Any:
         """Many rectangles as arrays: n × 4, left, bottom, right, top; back left, top, right, bottom as shown."""
         sides = np.asarray(sides, dtype=float)
-        sane = np.where(np.isfinite(sides), np.clip(sides, -FARTHEST, FARTHEST), 0.0)
-        x, y = self._turned(sane[:, 0::2], sane[:, 1::2])
+        x, y = self.points(sides[:, 0::2], sides[:, 1::2])
         return np.column_stack([x.min(1), y.min(1), x.max(1), y.max(1)])
+
+    def points(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Arrays of the file's coordinates as they are shown."""
+        return self._turned(*(np.nan_to_num(np.clip(each, -FARTHEST, FARTHEST), copy=False) for each in (x, y)))
 
     def point(self, x: float, y: float) -> tuple[float, float]:
         """A point of the file's coordinates as it is shown."""
@@ -133,6 +136,13 @@ _size = _plain(raw.FPDFText_GetFontSize, c_double, c_void_p, c_int)
 _font = _plain(raw.FPDFText_GetFontInfo, c_ulong, c_void_p, c_int, c_void_p, c_ulong, c_void_p)
 _object = _plain(raw.FPDFPage_GetObject, c_void_p, c_void_p, c_int)
 _kind = _plain(raw.FPDFPageObj_GetType, c_int, c_void_p)
+_segment_count = _plain(raw.FPDFPath_CountSegments, c_int, c_void_p)
+_segment = _plain(raw.FPDFPath_GetPathSegment, c_void_p, c_void_p, c_int)
+_segment_kind = _plain(raw.FPDFPathSegment_GetType, c_int, c_void_p)
+_segment_point = _plain(raw.FPDFPathSegment_GetPoint, c_int, c_void_p, c_void_p, c_void_p)
+_closes = _plain(raw.FPDFPathSegment_GetClose, c_int, c_void_p)
+_mode = _plain(raw.FPDFPath_GetDrawMode, c_int, c_void_p, c_void_p, c_void_p)
+_get_matrix = _plain(raw.FPDFPageObj_GetMatrix, c_int, c_void_p, c_void_p)
 _note = _plain(raw.FPDFPage_GetAnnot, c_void_p, c_void_p, c_int)
 _note_kind = _plain(raw.FPDFAnnot_GetSubtype, c_int, c_void_p)
 _close_note = _plain(raw.FPDFPage_CloseAnnot, None, c_void_p)
@@ -192,10 +202,46 @@ def fonts(text_page: Any, numbers: Iterable[int]) -> Iterator[bytes]:
         yield name.value
 
 
-def kinds(page: Any) -> Iterator[int]:
-    """What the objects of a page are, as PDFium numbers them."""
-    handle = address(page)
-    return map(_kind, map(_object, repeat(handle), range(raw.FPDFPage_CountObjects(page.raw))))
+def kinds(page: Any) -> Iterator[tuple[int, int]]:
+    """The objects of a page: the address of each, and what it is, as PDFium numbers them."""
+    objects = list(map(_object, repeat(address(page)), range(raw.FPDFPage_CountObjects(page.raw))))
+    return zip(objects, map(_kind, objects), strict=True)
+
+
+def strokes(paths: Sequence[int], outer: Any, most: int) -> Any:
+    """The straight strokes of paths that are filled or drawn and have at most so many points: n × 4, from point to
+    point, in the coordinates of the page. `paths`: their addresses. `outer`: n × 6, the matrices of the forms that they
+    are part of."""
+    counts = np.fromiter(map(_segment_count, paths), np.intp, len(paths))
+    modes = np.zeros((len(paths), 2), np.int32)
+    fill = range(modes.ctypes.data, modes.ctypes.data + 8 * len(paths), 8)
+    list(map(_mode, paths, fill, (at + 4 for at in fill)))
+    drawn = ((counts > 1) & (counts <= most) & modes.any(1)).nonzero()[0]
+    counts, handles = counts[drawn], [paths[number] for number in drawn.tolist()]
+    matrices = np.zeros((len(handles), 6), np.float32)
+    matrices[:, [0, 3]] = 1
+    list(map(_get_matrix, handles, range(matrices.ctypes.data, matrices.ctypes.data + 24 * len(handles), 24)))
+    owner = np.repeat(np.arange(len(handles)), counts)
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    number = np.arange(len(owner))
+    segments = list(map(_segment, (handles[at] for at in owner.tolist()), (number - first).tolist()))
+    kind = np.fromiter(map(_segment_kind, segments), np.intp, len(segments))
+    closes = np.fromiter(map(_closes, segments), bool, len(segments))
+    points = np.zeros((len(segments), 2), np.float32)
+    to = range(points.ctypes.data, points.ctypes.data + 8 * len(segments), 8)
+    list(map(_segment_point, segments, to, (at + 4 for at in to)))
+    x, y = _moved(outer[drawn][owner], *_moved(matrices[owner].astype(float), *points.T.astype(float)))
+    start = np.maximum.accumulate(np.where(kind == raw.FPDF_SEGMENT_MOVETO, number, -1)) if len(number) else number
+    ahead = ((kind == raw.FPDF_SEGMENT_LINETO) & (number > first)).nonzero()[0]
+    back = (closes & (start >= first)).nonzero()[0]
+    ends = np.concatenate([ahead, start[back]])
+    begins = np.concatenate([ahead - 1, back])
+    return np.column_stack([x[begins], y[begins], x[ends], y[ends]])
+
+
+def _moved(matrix: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    a, b, c, d, e, f = matrix.T
+    return a * x + c * y + e, b * x + d * y + f
 
 
 def notes(page: Any) -> Iterator[int]:

@@ -1,7 +1,6 @@
 """Tables between rules: the letters on a page, the grids that rules make, and their cells."""
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -9,6 +8,8 @@ from itertools import compress, pairwise
 from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from spolia.indexing.readers.pdf.drawings import Drawn, Rule, merged
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes
@@ -154,10 +155,15 @@ class Grid:
         return _apart([area.left, *(rule.at for rule in self.down), area.right])
 
 
-def _parted(rules: Iterable[Rule], at: float, start: float, end: float) -> bool:
-    """Whether a rule parts what is on both sides of a place."""
+def _parted(rules: Iterable[Rule], start: float, end: float) -> bool:
+    """Whether one of the rules at a place parts what is on both sides of it."""
     least = 0.5 * (end - start)
-    return any(abs(r.at - at) < _NEAREST and min(r.end, end) - max(r.start, start) > least for r in rules)
+    return any(min(rule.end, end) - max(rule.start, start) > least for rule in rules)
+
+
+def _near(rules: Iterable[Rule], places: Sequence[float]) -> list[list[Rule]]:
+    """The rules at each place."""
+    return [[rule for rule in rules if abs(rule.at - place) < _NEAREST] for place in places]
 
 
 def _apart(places: Sequence[float]) -> list[float]:
@@ -226,7 +232,9 @@ Cells = list[list[Row]]
 """Rows of cells, each with its letters."""
 Band = list[list[tuple[int, Row]]]
 """Cells with their content, and its line."""
-Homes = dict[tuple[int, int], tuple[int, int]]
+Cell = tuple[int, int]
+"""Its band from the top and its column from the left, from 0."""
+Homes = dict[Cell, Cell]
 
 
 @dataclass(frozen=True)
@@ -269,26 +277,36 @@ class CellGrid:
     def homes(self) -> Homes:
         """For each cell the one at the upper left of those that no rule parts from it; none without rules."""
         homes: Homes = {}
-        for down, (top, bottom) in enumerate(pairwise(self.grid.heights)) if self.ruled else ():
+        if not self.ruled:
+            return homes
+        steep, flat = _near(self.grid.down, self.sides), _near(self.grid.across, self.grid.heights)
+        for down, (top, bottom) in enumerate(pairwise(self.grid.heights)):
             for right, (left, end) in enumerate(pairwise(self.sides)):
                 home = (down, right)
-                if right and not _parted(self.grid.down, left, top, bottom):
+                if right and not _parted(steep[right], top, bottom):
                     home = homes[down, right - 1]
-                elif down and not _parted(self.grid.across, top, left, end):
+                elif down and not _parted(flat[down], left, end):
                     home = homes[down - 1, right]
                 homes[down, right] = home
         return homes
 
-    def home(self, letter: Letter) -> tuple[int, int]:
-        """The cell of a letter."""
-        place = _between(letter.middle, self.grid.heights), _between((letter.left + letter.right) / 2, self.sides)
-        return self.homes.get(place, place)
+    @cached_property
+    def cells(self) -> dict[int, Cell]:
+        """The cell of each letter, by the letter's number."""
+        letters = [letter for line in self.lines for letter in line]
+        area = np.array([letter[2:] for letter in letters]).reshape(-1, 4)
+        down = _between((area[:, 1] + area[:, 3]) / 2, self.grid.heights)
+        right = _between((area[:, 0] + area[:, 2]) / 2, self.sides)
+        homes = self.homes
+        places = zip(down.tolist(), right.tolist(), strict=True)
+        return {letter[0]: homes.get(place, place) for letter, place in zip(letters, places, strict=True)}
 
     @cached_property
     def crossed(self) -> int:
         """How many lines have a word through a rule that parts columns."""
+        cells = self.cells
         lines = self.lines if self.ruled else ()
-        return sum(any(len(set(map(self.home, word))) > 1 for word in words_of(line)) for line in lines)
+        return sum(any(len({cells[letter[0]] for letter in word}) > 1 for word in words_of(line)) for line in lines)
 
     def bands(self) -> list[Band]:
         """What stands between two rules next to each other, cell by cell; a cell over several bands is of the first.
@@ -296,9 +314,10 @@ class CellGrid:
         Where no rules part the columns, what stands together stays so.
         """
         bands: list[Band] = [[[] for _ in pairwise(self.sides)] for _ in pairwise(self.grid.heights)]
+        cells = self.cells
         for number, line in enumerate(self.lines):
             for piece in ([letter] for letter in line) if self.ruled else self.phrases[number]:
-                down, right = self.home(piece[0])
+                down, right = cells[piece[0].at]
                 bands[down][right].append((number, piece))
         return bands
 
@@ -339,8 +358,9 @@ class CellGrid:
         return not fits or any(fits) or len(cells) > max(2, columns // 2 + 1)
 
 
-def _between(place: float, limits: Sequence[float]) -> int:
-    return max(0, min(bisect_right(limits, place) - 1, len(limits) - 2))
+def _between(places: Any, limits: Sequence[float]) -> Any:
+    """Between which limits each place lies, from 0."""
+    return np.clip(np.searchsorted(limits, places, "right") - 1, 0, len(limits) - 2)
 
 
 def _width(letters: Row) -> float:
