@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
+from itertools import zip_longest
 
 import pytest
 
@@ -129,6 +131,59 @@ def test_columns_in_the_order_of_the_file_stay_so() -> None:
     left, right = [f"Left {n} says something" for n in range(4)], [f"Right {n} says something" for n in range(4)]
     page = text(60, 760, "Head") + lines(60, 700, *left) + lines(320, 700, *right)
     assert read(Sheet(page)).document.text.split("\n") == ["Head", *left, *right]
+
+
+def row_by_row(*columns: Sequence[str], gap: float = 20, leading: float = 12, shift: float = 0) -> bytes:
+    """Columns of 150 points whose first lines are drawn first, then their second ones."""
+    rows = zip_longest(*columns, fillvalue="")
+    return b"".join(
+        text(60 + number * (150 + gap), 700 - row * leading - number * shift, words)
+        for row, line in enumerate(rows)
+        for number, words in enumerate(line)
+        if words
+    )
+
+
+LEFT = (
+    "The committee reviewed the old", "annual report and approved the", "long budget for the next fiscal",
+    "year with a vote of nine to two", "in favour of the plan that was", "drawn up in the spring.",
+)  # fmt: skip
+RIGHT = (
+    "Its treasurer kept the books for", "eleven years in a row and never", "lost a single receipt of the many",
+    "that its members handed in over", "time, which is why they trusted", "every number that he wrote, and", "said so.",
+)  # fmt: skip
+WAYS = {
+    "two": row_by_row(LEFT, RIGHT),
+    "close": row_by_row(LEFT, RIGHT, gap=9),
+    "with other base lines": row_by_row(LEFT, RIGHT, shift=6),
+    "three": row_by_row(LEFT, RIGHT, LEFT),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_columns_that_are_drawn_row_by_row_are_read_one_after_the_other(way: str) -> None:
+    head, foot = "A head that goes over both columns of the page, and more", "A foot that goes over both columns"
+    document = read(Sheet(text(60, 740, head, size=12) + WAYS[way] + text(60, 500, foot + " of the page"))).document
+    third = LEFT if way == "three" else ()
+    assert document.text.split("\n") == [head, *LEFT, *RIGHT, *third, foot + " of the page"]
+    first = document.text.index(LEFT[0])
+    box = document.boxes.within(first, first + 1)[0]
+    assert (round(box.left), box.right < 210) == (60, True)
+
+
+LISTS = (
+    (("Apache", "Cochise", "Gila", "Graham", "Mohave"), ("27,462", "19,023", "8,110", "4,004", "9,871")),
+    (
+        ("pageCount", "metadata of the file", "outline", "needsPassword", "close"),
+        ("Number of pages of a file", "Metadata", "First entry of the outline", "Whether it is locked", "Close it"),
+    ),
+)
+
+
+@pytest.mark.parametrize("columns", LISTS)
+def test_lists_of_two_columns_are_read_row_by_row(columns: tuple[tuple[str, ...], ...]) -> None:
+    rows = [" ".join(row) for row in zip(*columns, strict=True)]
+    assert read(Sheet(row_by_row(*columns))).document.text.split("\n") == rows
 
 
 def picture(*, width: int = 4, height: int = 2) -> bytes:

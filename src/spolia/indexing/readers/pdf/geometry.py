@@ -155,10 +155,10 @@ def address(of: Any) -> int:
     return found
 
 
-def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, Any, Any]:
     """Where stretches of a page stand, which may be of several fonts. `spans`: the first character of each, and how
-    many. Returns for each its left, bottom, right and top side in the coordinates of the file, n × 4; and which of them
-    stand nowhere, n."""
+    many. Returns for each its left, bottom, right and top side in the coordinates of the file, n × 4; which of them
+    stand nowhere, n; and the sides of the pieces that they are made of, in their order."""
     handle, number = address(text_page), 0
     sides = np.empty((sum(count for _, count in spans), 4))
     to, step = sides.ctypes.data, sides.itemsize * 4  # its strides are 0 if it is empty
@@ -175,7 +175,7 @@ def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, A
     if number:
         for side, least, column in ((0, np.minimum, 0), (1, np.minimum, 3), (2, np.maximum, 2), (3, np.maximum, 1)):
             found[placed, side] = least.reduceat(sides[:number, column], firsts)
-    return found, ~placed
+    return found, ~placed, sides[:number]
 
 
 def boxes(text_page: Any, numbers: Sequence[int]) -> tuple[Any, Any]:
@@ -209,7 +209,7 @@ def kinds(page: Any) -> Iterator[tuple[int, int]]:
 
 
 def strokes(paths: Sequence[int], outer: Any, most: int) -> Any:
-    """The straight strokes of paths that are filled or drawn and have at most so many points: n × 4, from point to
+    """The straight strokes of paths that are filled or drawn and have at most `most` points: n × 4, from point to
     point, in the coordinates of the page. `paths`: their addresses. `outer`: n × 6, the matrices of the forms that they
     are part of."""
     counts = np.fromiter(map(_segment_count, paths), np.intp, len(paths))

@@ -17,7 +17,8 @@ from unicodedata import combining
 import numpy as np
 from pypdfium2 import raw
 
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, fonts, rectangles, sizes
+from spolia.indexing.readers.pdf.columns import Gutter
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes, fonts, rectangles, sizes
 from spolia.indexing.readers.pdf.headings import may_be_heading
 
 if TYPE_CHECKING:
@@ -146,24 +147,59 @@ def text_of(text_page: Any) -> str:
     return text
 
 
-def lines_of(text_page: Any, text: str, sheet: VisiblePage) -> list[PageLine]:
-    """The lines in the order of the file. One that holds no text is left out."""
+def lines_of(text_page: Any, text: str, sheet: VisiblePage) -> tuple[list[PageLine], Any]:
+    """The lines in the order of the file, and where the pieces stand that they are drawn in: n × 4, left, top, right,
+    bottom as shown. A line that holds no text is left out."""
     found = list(_LINE.finditer(text))
     texts = [line[0].strip() for line in found]
     if NO_TEXT.search(text):
         texts = [NO_TEXT.sub("", text).strip() for text in texts]
-    areas = areas_of(text_page, [(line.start(), line.end() - line.start()) for line in found], sheet)
-    return [PageLine(words, area, line.start()) for words, area, line in zip(texts, areas, found, strict=True) if words]
+    sides, nowhere, pieces = rectangles(text_page, [(line.start(), line.end() - line.start()) for line in found])
+    areas = _areas(sides, nowhere, sheet)
+    lines = [PageLine(words, area, at.start()) for words, area, at in zip(texts, areas, found, strict=True) if words]
+    return lines, sheet.shown(pieces)
 
 
 def areas_of(text_page: Any, spans: Sequence[tuple[int, int]], sheet: VisiblePage) -> list[Area]:
     """Where stretches of a page stand; nothing at the corner for those that stand nowhere. `spans`: the first character
     of each, and how many."""
-    sides, nowhere = rectangles(text_page, spans)
+    sides, nowhere, _ = rectangles(text_page, spans)
+    return _areas(sides, nowhere, sheet)
+
+
+def _areas(sides: Any, nowhere: Any, sheet: VisiblePage) -> list[Area]:
     areas = sheet.areas(sides)
     for number in nowhere.nonzero()[0]:
         areas[number] = _NOWHERE
     return areas
+
+
+def by_columns(
+    lines: Sequence[PageLine], gutters: Sequence[Gutter], text_page: Any, text: str, sheet: VisiblePage
+) -> list[PageLine]:
+    """The lines of columns that the file draws row by row: those across a gutter in pieces, each column together where
+    it begins."""
+    blocks: dict[tuple[int, ...], Block] = {}
+    for line, (_, end) in zip(lines, pairwise([*(line.at for line in lines), len(text)]), strict=True):
+        crossed = [gutter for gutter in gutters if gutter.crosses(line.area)]
+        for piece in _pieces(range(line.at, end), crossed, text_page, text, sheet) if crossed else [line]:
+            sides = tuple(gutter.side(piece.area) for gutter in gutters)
+            blocks.setdefault(sides if any(sides) else (len(gutters), piece.at), []).append(piece)
+    return [line for block in blocks.values() for line in block]
+
+
+def _pieces(
+    line: range, gutters: Sequence[Gutter], text_page: Any, text: str, sheet: VisiblePage
+) -> Iterator[PageLine]:
+    numbers = [at for at in line if not text[at].isspace()]
+    shown = sheet.shown(boxes(text_page, numbers)[0])
+    columns = np.searchsorted(sorted(gutter.middle for gutter in gutters), (shown[:, 0] + shown[:, 2]) / 2)
+    turns = (np.diff(columns) != 0).nonzero()[0] + 1
+    starts = [line.start, *(numbers[turn] for turn in turns.tolist())]
+    spans = [(start, end - start) for start, end in pairwise([*starts, line.stop])]
+    for (start, count), area in zip(spans, areas_of(text_page, spans, sheet), strict=True):
+        if words := NO_TEXT.sub("", text[start : start + count]).strip():
+            yield PageLine(words, area, start)
 
 
 _BOLD = re.compile(rb"bold|black|heavy|[-,]?medi\b|cmbx|[-_,]b[di]?\b", re.IGNORECASE)

@@ -12,6 +12,7 @@ from typing import Any
 
 from pypdfium2 import raw
 
+from spolia.indexing.readers.pdf.columns import Gutter, gutters_of
 from spolia.indexing.readers.pdf.drawings import Drawn, Picture, drawn_on, pictures_of
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, notes
 from spolia.indexing.readers.pdf.headings import Styled
@@ -21,6 +22,7 @@ from spolia.indexing.readers.pdf.lines import (
     PageLine,
     Written,
     areas_of,
+    by_columns,
     in_order,
     joined_lines,
     lines_of,
@@ -205,11 +207,21 @@ def _read(page: Any, text_page: Any, form: Any, attempt: Attempt, *, tables: boo
     text: str = text_of(text_page)
     if not text.isascii():
         text = attempt("text from the right", lambda: _turned(text_page, text, sheet), text)
-    lines = lines_of(text_page, text, sheet)
+    lines, pieces = lines_of(text_page, text, sheet)
     attempt("set of headings", lambda: measure(lines, text_page), None)
     drawn = attempt("set of drawings", lambda: drawn_on(page, sheet), Drawn())
+    found: list[PageTable] = []
+    letters: list[Letter] = []
     if tables:
-        lines = attempt("table", lambda: _lines_with_tables(lines, drawn, text_page, text, sheet, attempt), lines)
+        found, letters = attempt(
+            "table", lambda: _tables_on(lines, drawn, text_page, text, sheet, attempt), (found, letters)
+        )
+    areas = [table.area for table in found]
+    gutters: list[Gutter] = attempt("reading order", lambda: gutters_of(pieces, areas), [])
+    if gutters:
+        lines = attempt("reading order", lambda: by_columns(lines, gutters, text_page, text, sheet), lines)
+    if found:
+        lines = attempt("table", lambda: list(_with_tables(lines, found, letters, text)), lines)
     lines = attempt("reading order", lambda: in_order(lines), lines)
     lines = [*lines, *attempt("set of annotations", lambda: list(notes_of(page, form, sheet, attempt)), [])]
     shown, dropped = pictures_of(drawn.pictures, sheet.size, attempt, text=bool(lines), data=pictures)
@@ -222,17 +234,14 @@ def _turned(text_page: Any, text: str, sheet: VisiblePage) -> str:
     return read_from_the_right(text, lambda numbers: areas_of(text_page, [(at, 1) for at in numbers], sheet))
 
 
-def _lines_with_tables(
+def _tables_on(
     lines: list[PageLine], drawn: Drawn, text_page: Any, text: str, sheet: VisiblePage, attempt: Attempt
-) -> list[PageLine]:
-    """The lines, with the rows of each table in place of its letters."""
+) -> tuple[list[PageTable], list[Letter]]:
+    """The tables of a page, and the letters in and around them."""
     grids = list(grids_of(drawn)) if lines else []
     stretches = list(_within(grids, lines, len(text)))
-    if not stretches:
-        return lines
-    letters = letters_of(text_page, text, stretches, sheet)
-    found = tables_of(grids, letters, text, attempt)
-    return list(_with_tables(lines, found, letters, text)) if found else lines
+    letters = letters_of(text_page, text, stretches, sheet) if stretches else []
+    return tables_of(grids, letters, text, attempt), letters
 
 
 def _within(grids: list[Grid], lines: list[PageLine], end: int) -> Iterator[tuple[int, int]]:
