@@ -58,7 +58,10 @@ HELD_BY: dict[int, tuple[str, ...]] = {
         "test_steps_that_await_steps_go_on_where_all_threads_wait",
     ),
     17: ("test_no_more_steps_at_once_than_threads",),
-    18: ("test_steps_that_never_wait_stay_in_the_callers_thread",),
+    18: (
+        "test_steps_that_never_wait_stay_in_the_callers_thread",
+        "test_arms_that_never_wait_stay_there_beside_arms_that_do",
+    ),
     19: (
         "test_a_stream_ends_with_the_plain_result",
         "test_a_step_that_stands_twice_is_final_only_where_it_is_last",

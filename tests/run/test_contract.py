@@ -411,6 +411,21 @@ def test_steps_that_never_wait_stay_in_the_callers_thread() -> None:
     assert COUNTER.threads == {threading.get_ident()}
 
 
+def test_arms_that_never_wait_stay_there_beside_arms_that_do() -> None:
+    here = set[int]()
+
+    @step
+    def local(query: Query) -> Query:
+        here.add(threading.get_ident())
+        return query
+
+    flow = Branch(Sleep(0.001), local, Sleep(0.001), local)
+    with Run(threads=8):
+        flow(Query("q"))
+        flow.batch([Query("q")])
+    assert here == {threading.get_ident()}
+
+
 # --------------------------------------------------------------------------------------------- streaming, cancelling
 
 

@@ -45,7 +45,7 @@ class RunContext(Protocol):
     async def acall(self, op: Operator[A, B], value: A) -> B: ...
     async def abatch(self, op: Operator[A, B], values: Sequence[A]) -> list[B | Failure]: ...
     def astream(self, op: Operator[Any, Any], value: Any) -> AsyncIterator[Event]: ...
-    def gather(self, calls: Sequence[Callable[[], T]], waits: bool) -> list[T | Failure]: ...
+    def gather(self, calls: Sequence[Callable[[], T]], waits: Sequence[bool]) -> list[T | Failure]: ...
     def limited(self, max_calls: int) -> AbstractContextManager[None]: ...
     def reserve(self, usage: Usage, row: int | None) -> AbstractContextManager[Reservation]: ...
     def charge(self, usage: Usage, row: int | None) -> None: ...
@@ -232,11 +232,16 @@ def narrowing() -> Filter | None:
     return context.narrowing() if context is not None else None
 
 
-def gather(calls: Sequence[Callable[[], T]], *, waits: bool = True) -> list[T | Failure]:
-    """Run calls at the same time where the run has threads, and return their results or failures in order."""
+def gather(calls: Sequence[Callable[[], T]], *, waits: bool | Sequence[bool] = True) -> list[T | Failure]:
+    """Run calls at the same time where the run has threads, and return their results or failures in order.
+
+    Args:
+        waits: whether they wait for a server or a disk, or for each call if it does. The others run in turn: threads
+            would share one processor, and to start them takes longer than a search.
+    """
     context = current_context.get()
     if context is not None:
-        return context.gather(calls, waits)
+        return context.gather(calls, [waits] * len(calls) if isinstance(waits, bool) else waits)
     return [attempt(call) for call in calls]
 
 

@@ -246,16 +246,20 @@ class Frame:
             self.lender = pool_of(1)
         return self.lender
 
-    def gather(self, calls: Sequence[Callable[[], T]], waits: bool) -> list[T | Failure]:
-        pool = self.run.pool() if waits and len(calls) > 1 else None
+    def gather(self, calls: Sequence[Callable[[], T]], waits: Sequence[bool]) -> list[T | Failure]:
+        """Run the calls that wait in threads of the run, and the others here; the first one if all of them wait."""
+        in_threads = [index for index, waiting in enumerate(waits) if waiting and (index or not all(waits))]
+        pool = self.run.pool() if in_threads else None
         if pool is None:
             return [attempt(call) for call in calls]
         results: dict[int, T | Failure] = {}
         futures: dict[int, Future[T | Failure]] = {}
         try:
-            for index in range(1, len(calls)):
+            for index in in_threads:
                 futures[index] = pool.submit(copy_context().run, attempt, calls[index])
-            results[0] = attempt(calls[0])
+            for index in range(len(calls)):
+                if index not in futures:
+                    results[index] = attempt(calls[index])
             for index in reversed(futures):
                 if futures[index].cancel():
                     results[index] = attempt(calls[index])

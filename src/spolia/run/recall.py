@@ -317,7 +317,7 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
     """Run the rows of one window for a step, each in the frame that `above` gives it."""
     if type(op).apply_batch is Operator.apply_batch:
         steps = [_Step(frame, op, value) for frame, value in zip(above, values, strict=True)]
-        return [_named(result, op) for result in around.gather(steps, op.waiting)]
+        return [_named(result, op) for result in around.gather(steps, [op.waiting] * len(steps))]
     frames, run = [frame.inner(op) for frame in above], around.run
     if around.keeping:
         around.reach_all(op)

@@ -50,14 +50,14 @@ class Branch(Operator[In, tuple[Out, ...]]):
         self.gives(self.takes())
 
     def apply(self, value: In, /) -> tuple[Out, ...]:
-        results = gather([_call(arm, value) for arm in self.arms], waits=self.waiting)
+        results = gather([_call(arm, value) for arm in self.arms], waits=[arm.waiting for arm in self.arms])
         return survivors(results, self.min_arms, "arm", self)
 
     def apply_batch(self, values: Sequence[In], /) -> list[tuple[Out, ...] | Failure]:
         arms = [_batch(arm, values) for arm in self.arms]
         by_arm = [
             [result] * len(values) if isinstance(result, Failure) else result
-            for result in gather(arms, waits=self.waiting)
+            for result in gather(arms, waits=[arm.waiting for arm in self.arms])
         ]
         return [
             row_survivors(results, self.min_arms, "arm", self, row)
