@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from spolia.cli.app import app
+from spolia.cli.app import app_of
 from tests import catalogue_pages, training_pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,7 +22,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 PART = re.compile(r"(<!-- made: ([\w ]+) -->\n).*?(<!-- end -->)", re.S)
 SHARED = 3
 """In so many commands an option is told once for all."""
-COMMANDS: Any = typer.main.get_command(app)
+COMMANDS: Any = typer.main.get_command(app_of())
 
 
 def filled(text: str) -> str:

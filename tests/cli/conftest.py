@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from spolia.cli.app import app
+from spolia.cli.app import app_of
 from spolia.testing import OpenAIServer
 
-COMMANDS = get_command(app)
+COMMANDS = get_command(app_of())
 """Built once: that takes longer than most commands."""
 
 

@@ -1,8 +1,11 @@
-"""What a command says of its progress where no bar can be drawn."""
+"""What a command says where no bar can be drawn, and shows where nobody looks at colours."""
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from spolia.cli import screen
 
@@ -28,3 +31,20 @@ def test_a_log_gets_a_line_from_time_to_time(
         "asking bm25: 5 of 40, 5 s each, 2:55 left",
     ]
     assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        screen.text("plain"),
+        screen.text("  1  ", "bold").append("notes.md, line 3", "bold cyan").append("  0.123", "dim"),
+        screen.indented("a paragraph\nof two lines  ", 5, "dim"),
+        screen.text("a\ttab\n\nand [not] markup :smile:"),
+        screen.text(),
+    ],
+)
+def test_a_line_in_a_pipe_is_what_rich_prints_without_styles(line: screen.Line) -> None:
+    console = Console(file=StringIO(), highlight=False, markup=False, emoji=False, width=200)
+    console.print(line)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"{line.plain}\n" == "\n".join(one.rstrip(" ") for one in printed.split("\n"))

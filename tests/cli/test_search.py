@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,18 @@ def store(tmp_path: Path) -> Path:
             node = Node(f"n{number}", text, f"d{number}", "chunk", span, uri=uri)
             writer.put(Document(f"d{number}", text, uri), [node], SourceRow(uri, len(text), content_hash=uri))
     return Path(corpus.path)
+
+
+@pytest.mark.slow
+def test_a_search_by_words_loads_only_what_it_needs(store: Path) -> None:
+    code = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from spolia.cli import main; main()"
+    command = [sys.executable, "-c", code, "search", "tide", "--store", str(store)]
+    *shown, modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert "sea/tides.md" in shown[0]
+    loaded = set(modules.split())
+    assert not loaded & {"numpy", "rich.console", "onnxruntime", "urllib3", "spolia.generation.reader"}
+    commands = {name.rpartition(".")[2] for name in loaded if name.startswith("spolia.cli.commands.")}
+    assert commands <= {"ask", "index"}
 
 
 def test_hits_show_place_score_and_text(spolia: Spolia, store: Path) -> None:

@@ -1,32 +1,13 @@
 """The commands, gathered."""
 
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from spolia.cli.commands.ask import ask, search
-from spolia.cli.commands.calibrate import calibrate
-from spolia.cli.commands.check import check
-from spolia.cli.commands.data import data, world
-from spolia.cli.commands.docs import docs
-from spolia.cli.commands.doctor import doctor, fail_points, repair
-from spolia.cli.commands.eval import evaluate
-from spolia.cli.commands.export import export, import_
-from spolia.cli.commands.gate import gate, promote
-from spolia.cli.commands.groups import groups
-from spolia.cli.commands.index import SYNC, index, plan
-from spolia.cli.commands.init import init
-from spolia.cli.commands.monitor import monitor
-from spolia.cli.commands.prompts import prompts
-from spolia.cli.commands.questions import questions
-from spolia.cli.commands.rows import rows
-from spolia.cli.commands.serve import keys, serve, worker
-from spolia.cli.commands.show import flows, show
-from spolia.cli.commands.trace import trace
-from spolia.cli.commands.train import train
-from spolia.cli.commands.tune import tune
 from spolia.cli.exit_codes import MEANING, Exit, guarded, refusal
 from spolia.cli.options import WRONG_USAGE, spread
 from spolia.cli.screen import Screen
@@ -45,23 +26,25 @@ def _version(wanted: bool) -> None:
 HELP = ("-h", "--help")
 IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
-COMMANDS: dict[str, Any] = {
-    "init": spread(init), "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs,
-    "groups": groups, "export": export, "import": import_, "search": spread(search), "ask": spread(ask),
-    "serve": spread(serve), "keys": keys, "worker": worker, "monitor": monitor, "eval": spread(evaluate),
-    "gate": spread(gate), "promote": spread(promote), "tune": spread(tune),
-    "train": spread(train), "rows": spread(rows),
-    "calibrate": calibrate, "data": data, "questions": questions, "world": world, "flows": flows, "check": check,
-    "show": show, "prompts": prompts, "trace": trace, "doctor": doctor, "repair": repair,
+COMMANDS = {
+    "init": "init:init", "index": "index:index", "sync": "index:index", "plan": "index:plan", "docs": "docs:docs",
+    "groups": "groups:groups", "export": "export:export", "import": "export:import_", "search": "ask:search",
+    "ask": "ask:ask", "serve": "serve:serve", "keys": "serve:keys", "worker": "serve:worker",
+    "monitor": "monitor:monitor", "eval": "eval:evaluate", "gate": "gate:gate", "promote": "gate:promote",
+    "tune": "tune:tune", "train": "train:train", "rows": "rows:rows", "calibrate": "calibrate:calibrate",
+    "data": "data:data", "questions": "questions:questions", "world": "data:world", "flows": "show:flows",
+    "check": "check:check", "show": "show:show", "prompts": "prompts:prompts", "trace": "trace:trace",
+    "doctor": "doctor:doctor", "repair": "doctor:repair",
 }  # fmt: skip
-"""As help lists the commands: how a store is made, then how it is used."""
+"""By name, the module in `commands` and the function; as help lists them: how a store is made, then how it is used."""
+HIDDEN = {"fail-points": "doctor:fail_points"}
 
 
 class Commands(TyperGroup):
     """Wrong usage too is one JSON object where `--json` is written."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*COMMANDS, *(self.commands.keys() - COMMANDS)]
+        return [*(name for name in COMMANDS if name in self.commands), *(self.commands.keys() - COMMANDS)]
 
     def invoke(self, ctx: Any) -> Any:
         asked = list(ctx.args)
@@ -78,19 +61,6 @@ class Commands(TyperGroup):
             raise
 
 
-app = typer.Typer(
-    name="spolia",
-    cls=Commands,
-    help="Ask a folder of documents and get answers with citations; measure how good they are.",
-    epilog=CODES,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": [*HELP]},
-)
-
-
-@app.callback()
 def _common(
     version: Annotated[
         bool, typer.Option("--version", metavar="", help="Print the version.", callback=_version, is_eager=True)
@@ -98,17 +68,35 @@ def _common(
 ) -> None: ...
 
 
-for _name, _body in COMMANDS.items():
-    if isinstance(_body, typer.Typer):
-        app.add_typer(_body, name=_name)
-    else:
-        app.command(_name, help=SYNC if _name == "sync" else None)(guarded(_body))
-app.command("fail-points", hidden=True)(guarded(fail_points))
+def app_of(names: Iterable[str] = (*COMMANDS, *HIDDEN)) -> typer.Typer:
+    """Build the command line with these commands; each costs 2 ms to import, and as much to build."""
+    app = typer.Typer(
+        name="spolia",
+        cls=Commands,
+        help="Ask a folder of documents and get answers with citations; measure how good they are.",
+        epilog=CODES,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": [*HELP]},
+        callback=_common,
+    )
+    for name in names:
+        module, _, function = (COMMANDS | HIDDEN)[name].partition(":")
+        body = getattr(import_module(f"spolia.cli.commands.{module}"), function)
+        if isinstance(body, typer.Typer):
+            app.add_typer(body, name=name)
+        else:
+            text = import_module("spolia.cli.commands.index").SYNC if name == "sync" else None
+            app.command(name, help=text, hidden=name in HIDDEN)(guarded(spread(body)))
+    return app
 
 
 def run() -> None:
+    """Run what the command line says; of a named command, no other one is imported."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        app()
+        app_of([name])() if name in COMMANDS else app_of()()
     except KeyboardInterrupt:
         sys.exit(int(Exit.INTERRUPTED))
     except OSError as error:  # help, or a result in JSON, that cannot be printed

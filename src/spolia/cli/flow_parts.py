@@ -30,8 +30,6 @@ from spolia.flow_files.built_in_flows import (
     within,
 )
 from spolia.flows.catalogue import MODULES, flow_named
-from spolia.generation.extract import Extract
-from spolia.generation.reader import Reader
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.completions import CompletionModel
 from spolia.models.http.remote import Remote
@@ -269,6 +267,9 @@ def is_file(name: str) -> bool:
 
 def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answer]:
     """The flow, with a step that answers where it only finds passages."""
+    from spolia.generation.extract import Extract
+    from spolia.generation.reader import Reader
+
     given = flow.gives(Query)
     if fits(Answer, given, {}):
         return flow
@@ -314,6 +315,8 @@ def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
 
     Without a store, the default as it is where the embedder suits the corpus.
     """
+    from spolia.generation.extract import Extract
+
     if parts.scorer == STAND_IN.scorer and name in RETRIEVERS:
         parts = parts.but(scorer=None)  # they rerank only where a reranker is named
     if parts.chunks == STAND_IN.chunks and name in CHOOSING:

@@ -330,6 +330,8 @@ def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:
     """
     hints = get_type_hints(body, include_extras=True)
     kinds = {name: hints[name] for name in signature(body).parameters if is_dataclass(hints[name])}
+    if not kinds:
+        return body
 
     def command(**given: Any) -> Exit:
         whole = {

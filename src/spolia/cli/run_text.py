@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
 from spolia.cli.results import ranking_lines
-from spolia.cli.screen import Renderable, Screen, one_line, text, visible
+from spolia.cli.screen import Line, Renderable, Screen, one_line, text, visible
 from spolia.cli.user_modules import own
 from spolia.core.codec import IMPORTED, decode, encode
 from spolia.core.environment import refuse_env
@@ -25,7 +25,6 @@ from spolia.run import Run
 from spolia.types import Answer, Query, Ranking
 
 if TYPE_CHECKING:
-    from rich.text import Text
     from rich.tree import Tree
 
 
@@ -48,7 +47,7 @@ def tree(root: StepView, documents: int) -> Renderable:
     return grow(Tree(_label(root, documents), guide_style="dim"), root)
 
 
-def _label(step: StepView, documents: int) -> Text:
+def _label(step: StepView, documents: int) -> Line:
     span = step.span
     found = text(one_line(step.name, 100), "bold")
     found.append(f"  {span.seconds * 1000:.1f} ms", style="not bold cyan")

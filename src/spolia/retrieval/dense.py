@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spolia.models.protocols import Embedder, SparseEmbedder, TokenEmbedder, embedded, refuse_no_embedder
 from spolia.retrieval.group_search import GroupSearch, searched
-from spolia.retrieval.term_counts import derived, texts_of
 from spolia.retrieval.vector_search import VectorSearch, read, sparse_vectors_of, vectors_of
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.vectors.search import ordered_scores
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
@@ -204,6 +202,9 @@ class DenseInMemory(GroupSearch):
         refuse_no_embedder(self.embedder, "DenseInMemory", Embedder)
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+        from spolia.retrieval.term_counts import derived, texts_of
+        from spolia.stores.vectors.search import ordered_scores
+
         def embed() -> Vectors:
             keys = snapshot.open.records(self.group.name).keys
             return embedded(self.embedder, list(texts_of(snapshot, keys)), "passage")

@@ -197,10 +197,16 @@ class NodeGroup(Value):
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
         from spolia.stores.groups.definitions import serves
-        from spolia.stores.groups.materialise import built
+
+        def serving() -> "Snapshot":
+            if serves(self, snapshot := self.corpus.latest()):
+                return snapshot
+            from spolia.stores.groups.materialise import built
+
+            return built(self)
 
         reach(self)
-        return pin(self.corpus.pinned_under, lambda: built(self), lambda snapshot: serves(self, snapshot))
+        return pin(self.corpus.pinned_under, serving, lambda snapshot: serves(self, snapshot))
 
 
 def refuse_no_group(given: object, whose: str) -> None:

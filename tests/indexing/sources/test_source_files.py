@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from spolia.cli.app import app
+from spolia.cli.app import app_of
 from spolia.cli.ingest import named_sources
 from spolia.core.environment import allow_env
 from spolia.errors import FlowFileError, SourceError
@@ -19,6 +19,8 @@ from spolia.indexing.sources.web import WebPages
 from tests.indexing.sources.site import Site
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "sources.md"
+
+app = app_of()
 
 
 def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
@@ -70,7 +72,9 @@ def test_the_command_takes_folders_and_sources(tmp_path: Path, site: Site) -> No
     assert (ran.exit_code, said["added"]) == (5, 2)
     assert [one["uri"] for one in said["failed"]] == ["sql://n/"]
     assert [one["uri"] for one in said["skipped"]] == [site.url("/b")]
-    ran = CliRunner().invoke(app, ["index", "--sources", str(tmp_path / "sources.yaml"), "--store", store, "--json"])
+    ran = CliRunner().invoke(
+        app_of(), ["index", "--sources", str(tmp_path / "sources.yaml"), "--store", store, "--json"]
+    )
     assert json.loads(ran.stdout)["removed"] == 0
 
 

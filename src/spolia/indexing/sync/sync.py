@@ -52,7 +52,7 @@ def sync(
     access: Callable[[str], Iterable[str]] | None = None,
     known: Sequence[Operator[Any, Any] | type] = (),
     progress: Callable[[Progress], None] | None = None,
-    batch: int = 1000,
+    batch: int = 2000,
     follow_links: bool = False,
     rebuild: bool = False,
     retry: bool = True,

@@ -59,7 +59,7 @@ class SyncOptions:
     wanted: RequestedGroups
     fields: Sequence[Field] | None = None
     progress: Callable[[Progress], None] | None = None
-    batch: int | None = 1000
+    batch: int | None = 2000
     rebuild: bool = False
     retry: bool = True
     reread: bool = False

@@ -28,11 +28,11 @@ from spolia.stores.manifest import (
     signature,
     transform_of,
 )
-from spolia.stores.staging import AnyWriter
 
 if TYPE_CHECKING:
     from spolia.stores.corpus import NodeGroup
     from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.stores.staging import AnyWriter
 
 
 def definition_of(group: NodeGroup) -> Definition:

@@ -1,5 +1,7 @@
 """Storing and embedding the nodes of groups, and making again what could not be made."""
 
+from __future__ import annotations
+
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -11,10 +13,10 @@ from spolia.stores.backends.rows import NOT_YET, Unmade, in_batches
 from spolia.stores.definition import DOCUMENT, Part, transform_for
 from spolia.stores.groups.nodes import GroupBuild, GroupNodes, grow
 from spolia.stores.manifest import Manifest
-from spolia.stores.staging import AnyWriter
 from spolia.types import Document, Failure
 
 if TYPE_CHECKING:
+    from spolia.stores.staging import AnyWriter
     from spolia.types.arrays import Vectors
 
 EMBEDDED_AT_ONCE = 64
@@ -27,7 +29,7 @@ Texts: TypeAlias = "Sequence[tuple[bytes, str]]"
 """Texts, each with the hash by which its vector is found."""
 
 
-def in_turn(embedder: Embedder, calls: Iterable[Texts]) -> "Iterator[tuple[Texts, Vectors]]":
+def in_turn(embedder: Embedder, calls: Iterable[Texts]) -> Iterator[tuple[Texts, Vectors]]:
     """The vectors of texts, one call after the other."""
     for texts in calls:
         check_cancelled()
@@ -38,7 +40,7 @@ def embed(
     writer: AnyWriter,
     builds: Iterable[GroupBuild],
     tell: Callable[[int], None] = lambda count: None,
-    embedded: "Callable[[Embedder, Iterable[Texts]], Iterable[tuple[Texts, Vectors]]]" = in_turn,
+    embedded: Callable[[Embedder, Iterable[Texts]], Iterable[tuple[Texts, Vectors]]] = in_turn,
 ) -> list[Unmade]:
     """Embed what has no vector yet; returns the pictures that no embedder could read, found by words only."""
     unread: list[Unmade] = []
@@ -91,7 +93,7 @@ def embed_pictures(
         tell(len(some))
 
 
-def seen(embedder: ImageEmbedder, pictures: Sequence[bytes]) -> "tuple[Vectors, dict[int, Exception]]":
+def seen(embedder: ImageEmbedder, pictures: Sequence[bytes]) -> tuple[Vectors, dict[int, Exception]]:
     """The vectors of pictures, and by position why one could not be read, while the embedder reads another picture."""
     try:
         return embedder.embed_images(pictures), {}
