@@ -89,6 +89,14 @@ class NotFound(QueryError):
     """A request names something that is not there for the asker."""
 
 
+class UnsupportedParameter(QueryError):
+    """A request has a parameter that has no meaning here; `param` names it."""
+
+    def __init__(self, said: str, param: str) -> None:
+        super().__init__(said)
+        self.param = param
+
+
 class KeyReused(QueryError):
     """An idempotency key was used for another request before."""
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ def no_files_left() -> Iterator[None]:
     """While inside, this process can open nothing more."""
     held, before = list[int](), resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 8, before[1]))
-    with pytest.raises(OSError, match="Too many open files"):
+    with suppress(OSError):
         while True:
             held.append(os.open(os.devnull, os.O_RDONLY))
     try:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import nan
@@ -64,6 +64,8 @@ class Cache:
     """
 
     needs_fingerprint = True
+    salt = b""
+    """Goes into the key of each entry."""
 
     def __init__(
         self,
@@ -77,6 +79,12 @@ class Cache:
         self._kept: OrderedDict[bytes, CacheEntry] = OrderedDict()
         self._claims: dict[bytes, threading.Event] = {}
         self._lock = threading.Lock()
+
+    def seeded(self, seed: int) -> "Cache":
+        """Return a view of this cache with entries of its own, so that what has another seed is computed again."""
+        view = copy(self)
+        view.salt = str(seed).encode()
+        return view
 
     def get(self, key: bytes) -> CacheEntry | None:
         """The entry of a key, if any."""

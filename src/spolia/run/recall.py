@@ -172,7 +172,8 @@ def _is_inside(frame: Frame, key: bytes) -> bool:
 
 def _key(cache: Cache, frame: Frame, op: AnyOperator, value: Any) -> bytes | None:
     try:
-        return key_of(op, value, frame.run.principals, frame.run.filter, cache.needs_fingerprint)
+        key = key_of(op, value, frame.run.principals, frame.run.filter, cache.needs_fingerprint)
+        return hashlib.blake2b(cache.salt, key=key, digest_size=len(key)).digest() if cache.salt and key else key
     except TypeError as error:  # no content hash
         frame.note(f"not kept: {error}", None)
         return None

@@ -19,6 +19,7 @@ from spolia.core.operator import Operator, inside
 from spolia.core.run_context import Done, Emitted, Event, Retracted
 from spolia.errors import Cancelled, ServerStopping
 from spolia.filters.text import condition_of
+from spolia.journal.cache import Cache
 from spolia.journal.trace import ForwardingJournal, Journal, step_name
 from spolia.run import Run
 from spolia.run.lane import Lane
@@ -62,13 +63,17 @@ def event(data: Any, name: str = "") -> bytes:
 class EventStream(Response):
     """The events of a flow. Its headers come immediately, so what fails later is the last event."""
 
-    def __init__(self, service: Service, holder: KeyHolder, flow: ServedFlow, query: Query, form: Any) -> None:
+    def __init__(
+        self, service: Service, holder: KeyHolder, flow: ServedFlow, query: Query, form: Any, cache: Cache | None
+    ) -> None:
         self.service, self.holder, self.flow, self.query, self.form = service, holder, flow, query, form
+        self.cache = cache
         self.background, self.sent = None, ""
         self.markdown = None if service.live_markdown else MarkdownStream()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self.service.run(self.holder) as run, self.service.stopped_when_left(run, receive), run.lane() as lane:
+        running = self.service.run(self.holder, cache=self.cache)
+        with running as run, self.service.stopped_when_left(run, receive), run.lane() as lane:
             form: EventForm = self.form(run)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             beat = asyncio.create_task(_beat(send))
@@ -81,14 +86,20 @@ class EventStream(Response):
             except Cancelled:
                 if not self.service.is_stopping:
                     return  # the client has left
-                part = failure(ServerStopping("The server is stopping. Ask again."))
+                part = self.failure(ServerStopping("The server is stopping. Ask again."))
             except Exception as error:
-                part = failure(error)
+                part = self.failure(error)
             else:
                 part = b""
             finally:
                 beat.cancel()
             await send({"type": "http.response.body", "body": part, "more_body": False})
+
+    def failure(self, error: Exception) -> bytes:
+        """The last event of a stream that failed; the error is logged and counted as a reply would be."""
+        refusal(error)
+        self.service.metrics.errors.labels(told(error)[2]).inc()
+        return event(error_object(*told(error)), "error")
 
     def written(self, one: Event, form: EventForm, run: Run, lane: Lane) -> bytes:
         """Final text, and what ends the answer. A step that takes its answer from the cache emits no text, so the end
@@ -119,12 +130,6 @@ async def _beat(send: Send) -> None:
     while True:
         await send({"type": "http.response.body", "body": BEAT, "more_body": True})
         await asyncio.sleep(BEAT_S)
-
-
-def failure(error: Exception) -> bytes:
-    """The last event of a stream that failed; the error is logged as a reply would be."""
-    refusal(error)
-    return event(error_object(*told(error)), "error")
 
 
 QUESTION: Any = Field(min_length=1, max_length=32_000)
@@ -209,10 +214,11 @@ def add_answer_routes(app: FastAPI, service: Service) -> None:
         """Answer a question with citations; abstain where nothing answers it."""
         flow, holder = service.flow(asked.flow), request.scope["holder"]
         request.scope["flow"] = flow.name
+        cache = service.request_cache(request.headers)
         if asked.stream:
             query = asked_query(service, asked)
-            return EventStream(service, holder, flow, query, lambda run: AnswerEvents(service, flow, query))
-        with service.run(holder) as run:
+            return EventStream(service, holder, flow, query, lambda run: AnswerEvents(service, flow, query), cache)
+        with service.run(holder, cache=cache) as run:
             work = partial(answered, service, run, flow, asked)
             return JSONResponse(await service.called(run, work, request.receive))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spolia.server.answers import add_answer_routes
@@ -26,7 +27,7 @@ from spolia.server.model_routes import add_model_routes
 from spolia.server.replies import ErrorReply
 from spolia.server.request_checks import OPEN, JsonRoute, RequestChecks, RequestMetrics
 from spolia.server.run_routes import add_run_routes
-from spolia.server.service import Service
+from spolia.server.service import JobCounts, Service
 from spolia.services.documents import Documents, publishing
 
 DESCRIPTION = "Answers with citations from your documents. Errors have OpenAI's form."
@@ -37,9 +38,12 @@ class Application(FastAPI):
     limit, error handlers, exit stack), which takes an eighth of the CPU time of a request."""
 
     entry: ASGIApp
+    prefix: str = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self
+        if self.prefix and scope["type"] == "http" and scope["path"].startswith(f"{self.prefix}/"):
+            scope["path"] = scope["path"][len(self.prefix) :]  # of a proxy that passes it on
         await self.entry(scope, receive, send)
 
 
@@ -49,6 +53,8 @@ def application(
     hosts: frozenset[str] = frozenset(),
     documents: Documents | None = None,
     audit: AuditLog | None = None,
+    origins: Sequence[str] = (),
+    root_path: str = "",
 ) -> FastAPI:
     """An ASGI application.
 
@@ -57,6 +63,8 @@ def application(
         hosts: names of the server beside `localhost` and IP addresses.
         documents: takes documents from users; None for a server that only reads.
         audit: gets a row for each request.
+        origins: of pages whose scripts may ask, such as https://app.example.org (CORS).
+        root_path: the path below which a proxy has this server, such as /spolia.
     """
 
     mcp = mcp_server(service, documents)
@@ -72,10 +80,15 @@ def application(
 
     app = Application(
         title="Spolia", version=version("spolia"), description=DESCRIPTION, lifespan=lifespan, docs_url=None,
-        redoc_url=None, responses={"4XX": {"model": ErrorReply}},
+        redoc_url=None, responses={"4XX": {"model": ErrorReply}}, servers=[{"url": root_path}] if root_path else None,
     )  # fmt: skip
+    app.prefix = root_path.rstrip("/")
     checked = RequestChecks(app.router, keys=keys, hosts=hosts, ledger=service.ledger)
     app.entry = RequestMetrics(checked, metrics=service.metrics, audit=audit)
+    if origins:
+        app.entry = CORSMiddleware(
+            app.entry, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=["Retry-After"]
+        )
     if service.telemetry is not None:
         app.entry = service.telemetry.within(app.entry)
     app.router.route_class = JsonRoute
@@ -85,6 +98,7 @@ def application(
     add_run_routes(app, service)
     if documents is not None:
         add_document_routes(app, documents)
+        service.metrics.registry.register(JobCounts(documents.queue))
 
     app.router.routes.extend(tools.routes)
 
@@ -113,8 +127,9 @@ def application(
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Counts of requests, answers, tokens and cost, for Prometheus."""
-        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        """Counts of requests, answers, models, cached results, documents and callbacks, for Prometheus."""
+        found = await run_in_threadpool(generate_latest, service.metrics.registry)
+        return Response(found, media_type=CONTENT_TYPE_LATEST)
 
     app.openapi_schema = _secured(app.openapi())
     return app

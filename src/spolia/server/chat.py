@@ -1,20 +1,21 @@
 """OpenAI's chat API: each flow is a model.
 
-The last message of the user is the question, the messages before it are its history. What a flow decides itself
-(temperature, length, seed, stop) has no effect. `spolia` is the one field that OpenAI's form does not have: the reply
-of `/v1/answer`, with citations.
+The last message of the user is the question, the messages before it are its history. `spolia` is the one field that
+OpenAI's form does not have: the reply of `/v1/answer`, with citations. A parameter has its effect, or the reply names
+it as one without effect (what a flow decides itself, such as the temperature), or the request is refused.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, cast
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
+from spolia.errors import UnsupportedParameter
 from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.answers import EventStream, event
@@ -27,27 +28,43 @@ MARK = "\0 text"
 """In the place of a text; no name of a flow has it."""
 CUT = ("cap", "budget")
 """Reasons of an answer that may be incomplete: OpenAI's `length`."""
-UNSUPPORTED = ("tools", "functions", "audio", "logprobs")
+WITHOUT_EFFECT = (
+    "temperature", "top_p", "presence_penalty", "frequency_penalty", "max_tokens", "max_completion_tokens",
+    "reasoning_effort", "verbosity",
+)  # fmt: skip
+"""What a flow decides itself. The reply names those that a request has."""
+LABELS = (
+    "user", "metadata", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier",
+    "parallel_tool_calls",
+)  # fmt: skip
+"""What says nothing of the answer."""
+NEUTRAL: tuple[Any, ...] = (None, False, 0, "", [], {}, "none", "auto", {"type": "text"}, ["text"])
+"""Values with which a parameter that is not supported asks for nothing."""
 
 
-class TextPart(BaseModel):
-    """A part of a message; text is the only kind."""
+class MessagePart(BaseModel):
+    """A part of a message. A question has parts of type `text` only; others are left out of the history."""
 
-    type: Literal["text"]
-    text: str
+    type: str
+    text: str = ""
 
 
 class ChatMessage(BaseModel):
-    """A message. Those of the system have no effect: a flow has its own prompts."""
+    """A message. Those of the system and of tools have no effect: a flow has its own prompts and searches itself."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart] | None = None
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[MessagePart] | None = None
 
     @property
     def text(self) -> str:
         if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content)
+            return "\n".join(part.text for part in self.content if part.type == "text")
         return self.content or ""
+
+    def refuse_other_parts(self) -> None:
+        other = [part.type for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
+        if other:
+            raise UnsupportedParameter(f"A question is text; {other[0]!r:.40} is not read. Leave it out.", "messages")
 
 
 class StreamOptions(BaseModel):
@@ -71,20 +88,35 @@ class ChatRequest(BaseModel):
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Literal[1] | None = 1
+    seed: int | None = Field(default=None, description="A cached answer is used for requests of one seed.")
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
 
-    @model_validator(mode="after")
-    def _supported(self) -> ChatRequest:
-        if found := [name for name in UNSUPPORTED if (self.model_extra or {}).get(name)]:
-            raise ValueError(f"{found[0]} is not supported by flows; leave it out")
-        if self.messages[-1].role != "user" or not self.messages[-1].text.strip():
-            raise ValueError("the last message must be the user's question")
-        return self
+    def refuse_unsupported(self) -> None:
+        """Raise UnsupportedParameter for the first parameter that the answer would not obey."""
+        for name, value in (self.model_extra or {}).items():
+            if name not in WITHOUT_EFFECT + LABELS and value not in NEUTRAL:
+                raise UnsupportedParameter(f"The parameter {name!r:.80} is not supported. Leave it out.", name)
+        last = self.messages[-1]
+        last.refuse_other_parts()
+        if last.role != "user" or not last.text.strip():
+            raise UnsupportedParameter("The last message must be the user's question, as text.", "messages")
+
+    @property
+    def without_effect(self) -> list[str]:
+        """The parameters of the request that the flow decides itself."""
+        given = self.model_dump(exclude_none=True, include=set(WITHOUT_EFFECT)) | (self.model_extra or {})
+        return [name for name in WITHOUT_EFFECT if given.get(name) is not None]
 
     @property
     def query(self) -> Query:
-        """The question, with the messages before it."""
+        """The question, with the messages before it that have a text."""
         *before, last = ((one.role, one.text) for one in self.messages if one.role in ("user", "assistant"))
-        return Query(last[1], history=tuple(Message(*one) for one in before))
+        return Query(last[1], history=tuple(Message(role, text) for role, text in before if text.strip()))
 
     @property
     def includes_usage(self) -> bool:
@@ -114,6 +146,12 @@ class ChoiceReply(TypedDict):
     finish_reason: Literal["stop", "length"]
 
 
+class ChatAnswerReply(AnswerReply):
+    """The reply of `/v1/answer`, and which parameters of the request had no effect."""
+
+    without_effect: NotRequired[list[str]]
+
+
 class ChatReply(TypedDict):
     """An answer in OpenAI's form, and in `spolia` as `/v1/answer` gives it."""
 
@@ -123,7 +161,7 @@ class ChatReply(TypedDict):
     model: str
     choices: list[ChoiceReply]
     usage: UsageReply
-    spolia: AnswerReply
+    spolia: ChatAnswerReply
 
 
 class ModelReply(TypedDict):
@@ -165,15 +203,17 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
     @app.post("/v1/chat/completions", response_model=ChatReply)
     async def chat(request: Request, asked: ChatRequest) -> Response:
         """Answer the last message of a chat; with `stream`, as server-sent events."""
+        asked.refuse_unsupported()
         flow, query, holder = service.flow(asked.model), asked.query, request.scope["holder"]
+        cache = service.request_cache(request.headers, asked.seed)
         request.scope["flow"] = flow.name
         if asked.stream:
-            return EventStream(service, holder, flow, query, lambda run: ChatEvents(service, flow, run, asked))
-        with service.run(holder) as run:
+            return EventStream(service, holder, flow, query, lambda run: ChatEvents(service, flow, run, asked), cache)
+        with service.run(holder, cache=cache) as run:
 
             def work() -> ChatReply:
                 with run.lane() as lane:
-                    return completed(service, run, lane, flow, query, flow.answer(query))
+                    return completed(service, run, lane, flow, asked, flow.answer(query))
 
             return JSONResponse(await service.called(run, work, request.receive))
 
@@ -192,8 +232,12 @@ def finish_reason(answer: Answer) -> Literal["stop", "length"]:
     return "length" if answer.stop_reason in CUT else "stop"
 
 
-def completed(service: Service, run: Run, lane: Lane, flow: ServedFlow, query: Query, answer: Answer) -> ChatReply:
-    reply = service.reply(flow, run, lane, query, answer)
+def completed(
+    service: Service, run: Run, lane: Lane, flow: ServedFlow, asked: ChatRequest, answer: Answer
+) -> ChatReply:
+    reply = cast(ChatAnswerReply, service.reply(flow, run, lane, asked.query, answer))
+    if names := asked.without_effect:
+        reply["without_effect"] = names
     message: MessageReply = {"role": "assistant", "content": service.shown(answer.text + footnotes(answer))}
     return {
         "id": f"chatcmpl-{run.id}", "object": "chat.completion", "created": int(time.time()), "model": flow.name,
@@ -228,7 +272,7 @@ class ChatEvents:
         return self._chunk({"content": "\n\n"}, spolia={"retracted": characters})
 
     def done(self, answer: Answer, run: Run, lane: Lane) -> bytes:
-        whole = completed(self.service, run, lane, self.flow, self.asked.query, answer)
+        whole = completed(self.service, run, lane, self.flow, self.asked, answer)
         parts = [self.text(said)] if (said := self.service.shown(footnotes(answer))) else []
         parts.append(self._chunk({}, finish_reason(answer), spolia=whole["spolia"]))
         if self.asked.includes_usage:

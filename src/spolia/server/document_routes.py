@@ -19,7 +19,7 @@ from spolia.server.keys import KeyHolder
 from spolia.server.replies import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
 from spolia.services.documents import Documents, SentDocument, Transfer, Upload, in_base, readers_in
-from spolia.services.jobs import Job
+from spolia.services.jobs import NEWEST, Job
 from spolia.services.knowledge_bases import KnowledgeBase, Requester, base_of
 from spolia.services.publisher import Reparse
 from spolia.types import Node, Scalar
@@ -38,6 +38,7 @@ Access = Annotated[list[str], Query(description="Who may read it: `*` for everyb
 Paths = Annotated[list[str], Form(description="Paths of files and folders on the server.")]
 PageNumber = Annotated[int, Query(ge=0, le=2**31, description="A page of the document, from 1; 0 for all.")]
 Dpi = Annotated[int, Query(ge=10, le=300, description="Dots per inch.")]
+Before = Annotated[int, Query(ge=1, le=NEWEST, description="The last task of the list before.")]
 AfterNumber = Annotated[int, Query(ge=0, le=2**31)]
 DOWNLOAD = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
 """Browsers save what users have sent, and do not show it as a page of this server."""
@@ -359,10 +360,14 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         return await accepted(lambda: documents.delete(name, by=by, key=key, callback=callback))
 
     @app.get("/v1/tasks", response_model=TaskList)
-    async def tasks(request: Request, state: str = "", limit: PageLimit = 100) -> Response:
-        """Changes that the key has asked for."""
-        jobs = await run_in_threadpool(lambda: documents.queue.jobs(state, request.scope["holder"].name, limit=limit))
-        return JSONResponse(await run_in_threadpool(task_list, documents, jobs))
+    async def tasks(request: Request, state: str = "", limit: PageLimit = 100, before: Before = NEWEST) -> Response:
+        """Changes that the key has asked for, newest first."""
+
+        def work() -> TaskList:
+            owner = request.scope["holder"].name
+            return task_list(documents, documents.queue.jobs(state, owner, limit=limit, before=before))
+
+        return JSONResponse(await run_in_threadpool(work))
 
     @app.get("/v1/tasks/{task}", response_model=TaskReply)
     async def one_task(request: Request, task: int) -> Response:

@@ -30,6 +30,7 @@ STATUS: tuple[tuple[type[SpoliaError], int, str], ...] = (
     (errors.NotFound, 404, "not_found"),
     (errors.NotAllowed, 403, "forbidden"),
     (errors.KeyReused, 409, "key_reused"),
+    (errors.UnsupportedParameter, 400, "unsupported_parameter"),
     (errors.ServerBusy, 429, "server_busy"),
     (errors.ServerStopping, 503, "server_stopping"),
     (errors.StoreBusy, 503, "store_busy"),
@@ -106,7 +107,8 @@ def refusal(error: Exception) -> Response:
     status, message, code = told(error)
     if status >= 500:
         logging.getLogger("spolia.server").warning("%s: %s", type(error).__name__, error)
-    return error_response(status, message, code, after_s=getattr(cause_of(error), "after_s", 0.0))
+    param, after_s = getattr(error, "param", None), getattr(cause_of(error), "after_s", 0.0)
+    return error_response(status, message, code, param=param, after_s=after_s)
 
 
 async def refused_request(request: Request, error: Exception) -> Response:

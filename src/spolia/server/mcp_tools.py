@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import CallToolResult, InputRequiredResult
+from pydantic import ValidationError
 from starlette.applications import Starlette
 
 from spolia.errors import SpoliaError
@@ -24,19 +26,40 @@ from spolia.services.documents import Documents
 T = TypeVar("T")
 
 
+class ToolServer(MCPServer):
+    """A server whose tools say what is wrong, in words that an agent can act on."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        schema: dict[str, Any] = next(
+            (one.input_schema for one in await self.list_tools() if one.name == name), {"properties": {}}
+        )
+        if unknown := arguments.keys() - schema["properties"].keys():
+            known = ", ".join(schema["properties"]) or "none"
+            raise ToolError(f"{name} has no argument {min(unknown)!r:.80}. It has: {known}.")
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            cause = error.__cause__
+            if isinstance(cause, ValidationError):
+                wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in cause.errors()]
+                raise ToolError(f"{name}: {'; '.join(wrong)}. Correct the arguments and call it again.") from cause
+            if isinstance(cause, SpoliaError):
+                raise ToolError(told(cause)[1]) from cause
+            raise
+
+
 def mcp_server(service: Service, documents: Documents | None = None) -> MCPServer:
     """Search and answer, and documents where the server takes them, for the holder of the key that calls a tool."""
     instructions = "Find passages in the user's documents, and answer questions from them."
-    server = MCPServer("spolia", instructions=instructions, log_level="WARNING")
+    server = ToolServer("spolia", instructions=instructions, log_level="WARNING")
 
     async def run(context: Context[Any, Any], flow: ServedFlow, work: Callable[[Run], T]) -> T:
         request: Any = context.request_context.request
         request.scope["flow"] = flow.name
         with service.run(request.scope["holder"]) as run:
-            try:
-                return await service.called(run, lambda: work(run), asyncio.Event().wait)  # type: ignore[arg-type]
-            except SpoliaError as error:
-                raise ToolError(told(error)[1]) from error
+            return await service.called(run, lambda: work(run), asyncio.Event().wait)  # type: ignore[arg-type]
 
     @server.tool()
     async def search(question: str, context: Context[Any, Any], top_k: int = 5, where: list[str] = []) -> SearchReply:  # noqa: B006
@@ -55,19 +78,12 @@ def mcp_server(service: Service, documents: Documents | None = None) -> MCPServe
     async def answer(question: str, context: Context[Any, Any], flow: str = "", where: list[str] = []) -> AnswerReply:  # noqa: B006
         """Answer a question from the documents, with citations."""
         asked = AnswerRequest(question=question, flow=flow, where=where)
-        served = _named(service, flow)
+        served = service.flow(flow)
         return await run(context, served, lambda run: answered(service, run, served, asked))
 
     if documents is not None:
         _add_document_tools(server, documents)
     return server
-
-
-def _named(service: Service, flow: str) -> ServedFlow:
-    try:
-        return service.flow(flow)
-    except SpoliaError as error:
-        raise ToolError(str(error)) from error
 
 
 def _add_document_tools(server: MCPServer, documents: Documents) -> None:
@@ -76,16 +92,10 @@ def _add_document_tools(server: MCPServer, documents: Documents) -> None:
         found: KeyHolder = request.scope["holder"]
         return found
 
-    async def worked(work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.to_thread(work)
-        except SpoliaError as error:
-            raise ToolError(told(error)[1]) from error
-
     @server.tool()
     async def list_documents(context: Context[Any, Any], after: str = "", limit: int = 100) -> DocumentList:
         """List the documents that were added, by name; `after` is the last name of the list before."""
-        return await worked(lambda: listing(documents, holder(context), after, max(1, min(limit, 1_000))))
+        return await asyncio.to_thread(lambda: listing(documents, holder(context), after, max(1, min(limit, 1_000))))
 
     @server.tool()
     async def add_document(name: str, text: str, context: Context[Any, Any]) -> TaskReply:
@@ -97,7 +107,7 @@ def _add_document_tools(server: MCPServer, documents: Documents) -> None:
             task = documents.add(name, text.encode(), access=readers, by=writer_of(user))
             return task_reply(documents, task)
 
-        return await worked(work)
+        return await asyncio.to_thread(work)
 
 
 def mcp_application(server: MCPServer) -> Starlette:

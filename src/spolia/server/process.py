@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from spolia.errors import QueryError
 from spolia.server.app import application
 from spolia.server.audit import FILE, AuditLog
+from spolia.server.json_logs import log_json
 from spolia.server.keys import ApiKeys, KeysInFile, token_in
 from spolia.server.service import Service
 from spolia.services.documents import Documents
@@ -124,6 +125,9 @@ def serve(
     access: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
     documents: Documents | None = None,
+    origins: tuple[str, ...] = (),
+    root_path: str = "",
+    json_logs: bool = False,
 ) -> None:
     """Serve until the process is stopped.
 
@@ -136,6 +140,9 @@ def serve(
         access: the users and groups that the token asks for.
         hosts: names of the server beside `localhost` and IP addresses.
         documents: takes documents from users; None for a server that only reads.
+        origins: of pages whose scripts may ask.
+        root_path: the path below which a proxy has this server.
+        json_logs: write logs as lines of JSON, with one of each request.
 
     Raises:
         QueryError: the address is not this machine's alone and there are no keys; the port is taken.
@@ -150,11 +157,14 @@ def serve(
     if oidc is not None:
         known = oidc(known)
     audit = AuditLog(service.corpus.backend.folder / FILE)
-    app = application(service, known, frozenset(hosts), documents, audit)
+    app = application(service, known, frozenset(hosts), documents, audit, origins, root_path)
+    if json_logs:
+        log_json()
     connection: Any = partial(TimedConnection, unread=service.metrics.unread.inc)
+    logs: dict[str, Any] = {"log_config": None} if json_logs else {}
     settings = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, ws="none", loop="uvloop", http=connection,
-        timeout_graceful_shutdown=GRACE_S,
+        timeout_graceful_shutdown=GRACE_S, **logs,
     )  # fmt: skip
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -4,11 +4,12 @@ body), and what is counted and logged of it."""
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from functools import lru_cache
 from ipaddress import ip_address
 from time import monotonic, perf_counter
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
@@ -20,8 +21,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from spolia.errors import SpoliaError
 from spolia.server.audit import AuditLog
-from spolia.server.error_replies import error_response, reply_to
+from spolia.server.error_replies import error_response, reply_to, told
 from spolia.server.keys import ApiKeys, UsageLedger, until_tomorrow
 from spolia.server.service import ClientLeft, Metrics
 
@@ -37,6 +39,7 @@ UPLOADS, MOST_UPLOAD_BYTES = "/v1/documents", 100 << 20
 MOST_HOST = 300
 """Characters of a name with its port."""
 CLOSE = {"Connection": "close"}
+REQUESTS = logging.getLogger("spolia.server.requests")
 
 
 class RequestChecks:
@@ -162,18 +165,24 @@ class RequestMetrics:
         try:
             await self.app(scope, receive, noted)
         except Exception as error:
+            if isinstance(error, SpoliaError):
+                self.metrics.errors.labels(told(error)[2]).inc()
             if status:  # a reply has begun: the server closes the connection
                 raise
             await (await reply_to(scope, error))(scope, receive, noted)
         finally:
             status = status or 500
             route = getattr(scope.get("route"), "path", "mcp" if status < 400 else "none")
+            seconds = perf_counter() - began
             self.metrics.requests.labels(route, status).inc()
-            self.metrics.seconds.labels(route).observe(perf_counter() - began)
-            if self.audit is not None and route not in UNAUDITED:
+            self.metrics.seconds.labels(route).observe(seconds)
+            if route not in UNAUDITED and (self.audit is not None or REQUESTS.isEnabledFor(logging.INFO)):
                 holder, flow = scope.get("holder"), scope.get("flow", "")
                 name = "" if holder is None else holder.name
-                self.audit.add(key=name, method=scope["method"], route=route, flow=flow, status=status)
+                row = {"key": name, "method": scope["method"], "route": route, "flow": flow, "status": status}
+                REQUESTS.info("request", extra={"fields": row | {"seconds": round(seconds, 4)}})
+                if self.audit is not None:
+                    self.audit.add(**row)
 
 
 class JsonRoute(APIRoute):
@@ -214,13 +223,15 @@ def _declared(headers: Headers) -> int:
     return int(said[:18]) if said.isdecimal() else 0
 
 
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)\.?)(?::[0-9]{1,5})?")
+"""RFC 9110: a name or an address, and a port. What browsers and libraries read otherwise is no host."""
+
+
 @lru_cache(1024)
 def _name_in(host: str) -> str:
     """The name in a `Host` header; empty for none."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else (found[1] or found[2]).lower()
 
 
 @lru_cache(1024)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from random import Random
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.types import Receive
 
 from spolia.core.markdown import disarm
@@ -24,6 +26,7 @@ from spolia.core.run_context import Event, current_context
 from spolia.errors import Cancelled, QueryError, ServerBusy, ServerStopping, StepFailed, UnknownFlow
 from spolia.evaluation.creation.feedback import FeedbackQueue
 from spolia.journal import Runs
+from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal
 from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
@@ -35,6 +38,7 @@ from spolia.run.lane import Lane
 from spolia.server.keys import KeyHolder, UsageLedger
 from spolia.server.replies import AnswerReply, answer_reply
 from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
+from spolia.services.jobs import CALLBACK, JobQueue, JobState
 from spolia.services.traffic import TrafficLog, answers, served_answer
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Query
@@ -71,6 +75,9 @@ class Metrics:
         self.unread = Counter("spolia_clients_not_reading", "Connections closed, since nobody read", registry=to)
         self.answers = Counter("spolia_answers", "Answers", ("flow", "stop_reason", "abstained"), registry=to)
         self.degraded = Counter("spolia_degraded_answers", "Answers with a step out of order", ("flow",), registry=to)
+        self.cached = Counter("spolia_cached_answers", "Answers with a step from the cache", ("flow",), registry=to)
+        self.calls = Counter("spolia_model_calls", "Calls of language models", ("flow",), registry=to)
+        self.errors = Counter("spolia_errors", "Requests that failed, by the code of the error", ("code",), registry=to)
         self.tokens = Counter("spolia_tokens", "Tokens sent to and written by models", ("flow", "kind"), registry=to)
         self.cost = Counter("spolia_cost_usd", "Spent on models", ("flow",), registry=to)
         for one in (self.requests, self.seconds, self.answers):  # `labels` locks and checks each time
@@ -80,11 +87,32 @@ class Metrics:
         self.answers.labels(flow, answer.stop_reason, str(answer.abstained).lower()).inc()
         if lane.reasons:
             self.degraded.labels(flow).inc()
+        if lane.cached:
+            self.cached.labels(flow).inc()
         spent = lane.spent
         if spent.calls:
+            self.calls.labels(flow).inc(spent.calls)
             self.tokens.labels(flow, "input").inc(spent.input_tokens)
             self.tokens.labels(flow, "output").inc(spent.output_tokens)
             self.cost.labels(flow).inc(spent.cost_usd)
+
+
+class JobCounts(Collector):
+    """Changes of documents, and callbacks, by state, when Prometheus asks."""
+
+    def __init__(self, queue: JobQueue) -> None:
+        self.queue = queue
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        counts = GaugeMetricFamily("spolia_jobs", "Changes of documents, and callbacks", labels=("queue", "state"))
+        ages = GaugeMetricFamily("spolia_oldest_job_seconds", "Age of the oldest that has not ended", labels=("queue",))
+        for queue, name in (("", "documents"), (CALLBACK, "callbacks")):
+            found, oldest_s = self.queue.load(queue)
+            for state in get_args(JobState):
+                counts.add_metric((name, state), found.get(state, 0))
+            ages.add_metric((name,), oldest_s)
+        yield counts
+        yield ages
 
 
 class ClientLeft(Exception):
@@ -200,6 +228,7 @@ class Service:
         shadow: asks the candidate what production was asked.
         ledger: counts what keys use in a day, for their quotas.
         telemetry: exports the steps of each request.
+        cached: whether an answer may come from the cache of `runs`.
         live_markdown: send images, HTML and links of answers as they are; by default `disarm` makes them inert.
     """
 
@@ -220,13 +249,14 @@ class Service:
         ledger: UsageLedger | None = None,
         telemetry: Telemetry | None = None,
         live_markdown: bool = False,
+        cached: bool = True,
     ) -> None:
         self.live_markdown = live_markdown
         self.corpus, self.searching, self.max_concurrent, self.threads = corpus, search, max_concurrent, threads
         self.flows = {one.name: one for one in flows}
         self.journal = None if runs is None else runs.journal
         self.traffic = None if runs is None else TrafficLog(runs.journal)
-        self.cache = None if runs is None else runs.cache
+        self.cache = None if runs is None or not cached else runs.cache
         self.embedder, self.scorer, self.metrics = embedder, scorer, Metrics()
         self.feedback, self.load, self.shadow, self.ledger = feedback, load, shadow, ledger
         self.telemetry = telemetry
@@ -259,8 +289,13 @@ class Service:
         return {name: found[name] for name in sorted(found, key=(PRODUCTION, *self.flows, CANDIDATE).index)}
 
     @contextmanager
-    def run(self, holder: KeyHolder, journal: Journal | None = None) -> Iterator[Run]:
+    def run(
+        self, holder: KeyHolder, journal: Journal | None = None, cache: Cache | Literal["own"] | None = "own"
+    ) -> Iterator[Run]:
         """A run for one request of this holder; closed with it.
+
+        Args:
+            cache: that of the server by default.
 
         Raises:
             ServerBusy: as many requests as may be are worked on.
@@ -270,7 +305,8 @@ class Service:
         self._active += 1
         who: dict[str, Any] = {"principal": holder.principal, "groups": holder.groups, "threads": self.threads}
         budget = None if self.ledger is None else self.ledger.limiter(holder.name, holder.daily)
-        run = Run(**who, journal=journal or self.request_journal(), cache=self.cache, budget=budget)
+        cache = self.cache if cache == "own" else cache
+        run = Run(**who, journal=journal or self.request_journal(), cache=cache, budget=budget)
         self._began[run.id] = perf_counter()
         self._runs[run.id] = run
         try:
@@ -285,6 +321,13 @@ class Service:
         self.is_stopping = True
         for run in list(self._runs.values()):
             run.cancel()
+
+    def request_cache(self, headers: Mapping[str, str], seed: int | None = None) -> Cache | None:
+        """The cache of a request: none if it asks for a fresh answer, one of its own for a seed."""
+        wishes = {one.strip().lower() for one in headers.get("cache-control", "").split(",")}
+        if self.cache is None or not wishes.isdisjoint(("no-cache", "no-store")):
+            return None
+        return self.cache if seed is None else self.cache.seeded(seed)
 
     def request_journal(self) -> Journal | None:
         """Where the spans of one request go."""

@@ -100,7 +100,8 @@ REMOVE = "DELETE FROM jobs WHERE id = :id RETURNING id", "DELETE FROM attachment
 PRESENT = "UPDATE jobs SET state = 'working', due = {now} + :lease_s WHERE id = :id RETURNING id"
 PRESENCE = "SELECT owner FROM jobs WHERE queue = :queue AND state = 'working' AND due > {now}"
 AWAY = f"DELETE FROM jobs WHERE queue IN (:queue, :work) AND owner NOT IN ({PRESENCE}) RETURNING id"
-COUNT = "SELECT state, count(*) FROM jobs WHERE queue = '' GROUP BY state"
+COUNT = "SELECT state, count(*) FROM jobs WHERE queue = :queue GROUP BY state"
+OLDEST_S = "SELECT {now} - min(made) FROM jobs WHERE queue = :queue AND state IN ('waiting', 'working')"
 FORGET = """DELETE FROM jobs WHERE state IN ('done', 'failed', 'cancelled') AND ended < {now} - :age_s
     AND (state <> 'done' OR subject = '' OR EXISTS (SELECT 1 FROM jobs newer WHERE newer.subject = jobs.subject
         AND newer.subject <> '' AND newer.state = 'done' AND newer.id > jobs.id)) RETURNING id"""
@@ -447,8 +448,13 @@ class JobQueue:
         """The jobs on these subjects that have not ended."""
         return [_job(row) for row in self._asked(OPEN, [{"subject": one} for one in subjects])]
 
-    def counts(self) -> dict[str, int]:
-        return {state: int(number) for state, number in self._asked(COUNT, [{}])}
+    def counts(self, queue: str = "") -> dict[str, int]:
+        return {state: int(number) for state, number in self._asked(COUNT, [{"queue": queue}])}
+
+    def load(self, queue: str = "") -> tuple[dict[str, int], float]:
+        """Return the number of jobs by state, and the age in seconds of the oldest that has not ended."""
+        ((oldest_s,),) = self._asked(OLDEST_S, [{"queue": queue}])
+        return self.counts(queue), max(0.0, oldest_s or 0.0)
 
     def forget(self, age_s: float) -> int:
         """Delete jobs that ended longer ago, except the last one that is done on each subject; how many."""

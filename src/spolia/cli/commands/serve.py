@@ -85,6 +85,25 @@ class TokenOptions:
 
 
 @dataclass(frozen=True)
+class PlatformOptions:
+    """Options of what stands around the server: browsers, proxies, collectors of logs."""
+
+    cors_origin: Annotated[
+        list[str] | None,
+        option("--cors-origin ORIGIN", "Pages whose scripts may ask, as https://app.example.org; repeatable."),
+    ] = None
+    root_path: Annotated[str, option("--root-path PATH", "Path below which a proxy has this server, as /spolia.")] = ""
+    json_logs: Annotated[bool, option("--json-logs", "Write logs, with one line a request, as JSON to stderr.")] = False
+    cache_answers: Annotated[
+        bool, option("--cache-answers/--no-cache-answers", "Give equal questions of equal readers the cached answer.")
+    ] = True
+
+    def refuse_half(self) -> None:
+        if self.root_path and not self.root_path.startswith("/"):
+            raise QueryError(f"--root-path {self.root_path!r:.80} is not a path. Write one that begins with /.")
+
+
+@dataclass(frozen=True)
 class UploadOptions:
     """Options of the documents that users send."""
 
@@ -186,6 +205,7 @@ def serve(
     allow_host: Annotated[
         list[str] | None, option("--allow-host NAME", "A name of this server beside localhost; repeatable.")
     ] = None,
+    platform: PlatformOptions,
     sent: UploadOptions,
     max_concurrent: Annotated[
         int, typer.Option("--max-concurrent", min=1, max=10_000, help="Requests in progress; the next one gets 429.")
@@ -230,6 +250,7 @@ def serve(
     tokens.refuse_half()
     sent.refuse_half()
     spans.refuse_half(given)
+    platform.refuse_half()
     screen, access = Screen(json=given.json), tuple(given.access or ())
     llm = model_at(given.llm, given.model, profile_of(given.profile_file))
     parts = with_sources(parts_of(given.store, given, llm, given.group, given.known, given.prompts), given.web, access)
@@ -252,13 +273,15 @@ def serve(
             embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(at / FEEDBACK, hidden or str),
             load=partial(_loaded, parts=parts, screen=screen), ledger=UsageLedger(at / "usage.db"),
             shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
-            telemetry=telemetry, live_markdown=live_markdown,
+            telemetry=telemetry, live_markdown=live_markdown, cached=platform.cache_answers,
         )  # fmt: skip
         try:
             with sent.taken(parts, given) as documents:
                 serve_flows(
                     service, tell, host=host, port=port, keys=keys, access=access, hosts=tuple(allow_host or ()),
                     oidc=tokens.accepted if tokens.oidc_issuer else None, documents=documents,
+                    origins=tuple(platform.cors_origin or ()), root_path=platform.root_path,
+                    json_logs=platform.json_logs,
                 )  # fmt: skip
         except KeyboardInterrupt:  # or SIGTERM: the usual end of a server
             screen.say("The server has stopped.")

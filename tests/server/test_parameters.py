@@ -1,0 +1,252 @@
+"""Parameters of requests: each one has its effect, or is named as one without, or is refused by its name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
+
+import httpx
+from mcp.server.mcpserver.exceptions import ToolError
+
+from spolia import Corpus, Operator, Query
+from spolia.journal import Runs
+from spolia.server.app import application
+from spolia.server.json_logs import JsonFormatter
+from spolia.server.keys import ApiKeys, KeyHolder, hashed
+from spolia.server.mcp_tools import mcp_server
+from spolia.server.request_checks import REQUESTS, _name_in
+from spolia.server.service import ServedFlow, Service
+from spolia.services.documents import Documents
+from spolia.types import Answer
+
+QUESTION = {"role": "user", "content": "What causes the tide?"}
+ASKED = {"model": "flow", "messages": [QUESTION]}
+Use = Literal["done", "named", "refused"]
+ANY, SCHEMA = "an answer", {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+PARAMETERS: dict[str, tuple[Use, Any, Any]] = {
+    "messages": ("done", [QUESTION], []),
+    "model": ("done", "flow", "gpt-9"),
+    "stream": ("done", False, "maybe"),
+    "stream_options": ("done", {"include_usage": True}, {"include_usage": "maybe"}),
+    "n": ("done", 1, 2),
+    "seed": ("done", 7, "seven"),
+    "user": ("done", "ann", None), "metadata": ("done", {"a": "b"}, None), "store": ("done", True, None),
+    "safety_identifier": ("done", "a", None), "prompt_cache_key": ("done", "a", None),
+    "prompt_cache_retention": ("done", "24h", None), "service_tier": ("done", "auto", None),
+    "parallel_tool_calls": ("done", True, None),
+    "temperature": ("named", 0.5, 2.5),
+    "top_p": ("named", 0.9, 1.5),
+    "presence_penalty": ("named", -1, 3),
+    "frequency_penalty": ("named", 1, -3),
+    "max_tokens": ("named", 100, 0),
+    "max_completion_tokens": ("named", 100, -1),
+    "reasoning_effort": ("named", "low", None),
+    "verbosity": ("named", "low", None),
+    "response_format": ("refused", {"type": "text"}, SCHEMA),
+    "stop": ("refused", None, ["\n"]),
+    "tools": ("refused", [], [{"type": "function", "function": {"name": "f"}}]),
+    "tool_choice": ("refused", "none", "required"),
+    "functions": ("refused", [], [{"name": "f"}]),
+    "function_call": ("refused", "none", {"name": "f"}),
+    "logprobs": ("refused", False, True),
+    "top_logprobs": ("refused", 0, 2),
+    "logit_bias": ("refused", {}, {"50256": -100}),
+    "audio": ("refused", None, {"voice": "alloy", "format": "wav"}),
+    "modalities": ("refused", ["text"], ["text", "audio"]),
+    "prediction": ("refused", None, {"type": "content", "content": "The moon."}),
+    "web_search_options": ("refused", None, {"search_context_size": "low"}),
+    "no_such_parameter": ("refused", None, 1),
+}  # fmt: skip
+"""OpenAI's parameters of a chat, and one that there is not: how it is used, a value that is accepted, and one that is
+refused by the parameter's name; None for none."""
+
+
+@dataclass(frozen=True)
+class Counts(Operator[Query, Answer]):
+    """Answers with the number of its calls."""
+
+    cached: ClassVar[bool] = True
+    calls_made: ClassVar[int] = 0
+
+    def apply(self, value: Query, /) -> Answer:
+        Counts.calls_made += 1
+        history = " ".join(message.content for message in value.history)
+        return Answer(f"{Counts.calls_made} {history}".strip())
+
+
+def service_of(runs: Runs | None = None, **how: Any) -> Service:
+    flow = Counts()
+    return Service(Corpus("nowhere.spolia"), [one := ServedFlow("flow", flow, flow)], one, runs=runs, **how)
+
+
+def ask(service: Service, *requests: tuple[str, str, dict[str, Any]], **how: Any) -> list[httpx.Response]:
+    async def asked() -> list[httpx.Response]:
+        app = application(service, ApiKeys({hashed("k"): KeyHolder("ann", "ann")}), **how)
+        given: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **given) as client:
+            return [await client.request(method, path, **sent) for method, path, sent in requests]
+
+    return asyncio.run(asked())
+
+
+def chat(service: Service, body: dict[str, Any], **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return ask(service, ("POST", "/v1/chat/completions", {"json": body, "headers": named}))[0]
+
+
+def test_no_parameter_of_openais_is_ignored_without_a_word() -> None:
+    service = service_of()
+    for name, (use, accepted, refused) in PARAMETERS.items():
+        reply = chat(service, ASKED | {name: accepted})
+        assert reply.status_code == 200, (name, reply.text)
+        named = reply.json()["spolia"].get("without_effect", [])
+        assert named == ([name] if use == "named" else []), name
+        if refused is None:
+            continue
+        wrong = chat(service, ASKED | {name: refused})
+        assert wrong.status_code in (400, 404), (name, wrong.text)
+        error = wrong.json()["error"]
+        assert name in (error["param"] or error["message"]).split(".")[0], (name, error)
+        assert error["type"] == "invalid_request_error"
+
+
+def test_images_and_tools_in_a_history_do_not_end_a_chat() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history = [
+        {"role": "user", "content": [{"type": "text", "text": "See this."}, image]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "42"},
+        {"role": "assistant", "content": [{"type": "text", "text": "I see."}, {"type": "refusal", "refusal": "x"}]},
+    ]
+    found = chat(service_of(), ASKED | {"messages": [*history, QUESTION]})
+    assert found.status_code == 200, found.text
+    assert found.json()["choices"][0]["message"]["content"].endswith("See this. I see.")
+    for last in ({"role": "user", "content": [image]}, history[2]):
+        refused = chat(service_of(), ASKED | {"messages": [QUESTION, last]})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
+
+
+def test_an_answer_is_cached_unless_the_request_or_the_server_wants_a_fresh_one(tmp_path: Path) -> None:
+    def said(service: Service, more: Any = (), **headers: str) -> str:
+        text: str = chat(service, ASKED | dict(more), **headers).json()["choices"][0]["message"]["content"]
+        return text
+
+    with Runs(tmp_path / "runs.db") as runs:
+        service = service_of(runs)
+        first = said(service)
+        assert (said(service), said(service, cache_control="no-cache") == first) == (first, False)
+        seven = said(service, {"seed": 7})
+        assert (seven == first, said(service, {"seed": 7}), said(service, {"seed": 8}) == seven) == (
+            False,
+            seven,
+            False,
+        )
+        assert said(service) == first
+        fresh = service_of(runs, cached=False)
+        assert said(fresh) != said(fresh)
+    metrics = ask(service, ("GET", "/metrics", {}))[0].text
+    assert 'spolia_cached_answers_total{flow="flow"} 3.0' in metrics
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost", "localhost"), ("LOCALHOST:80", "localhost"), ("localhost.", "localhost"), ("[::1]:80", "::1"),
+        ("rag.example.org:8321", "rag.example.org"), ("127.0.0.1", "127.0.0.1"), ("", ""), ("user@localhost", ""),
+        ("localhost/x", ""), ("localhost?x", ""), ("localhost#x", ""), ("localhost:x", ""), ("localhost:1:2", ""),
+        ("local host", ""), ("evil.org\\@localhost", ""), ("localhost:", ""), ("::1", ""), ("[::1", ""),
+    ],
+)  # fmt: skip
+def test_a_host_is_a_name_and_a_port_or_nothing(host: str, name: str) -> None:
+    assert _name_in(host) == name
+
+
+def test_pages_of_other_origins_ask_only_if_the_server_names_them() -> None:
+    origin = {"Origin": "https://app.example.org"}
+    asks = origin | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    requests: list[Any] = [("OPTIONS", "/v1/answer", {"headers": asks}), ("GET", "/v1/models", {"headers": origin})]
+    for origins, allowed in (((), None), (("https://app.example.org",), "https://app.example.org")):
+        before, reply = ask(service_of(), *requests, origins=origins)
+        assert [one.headers.get("access-control-allow-origin") for one in (before, reply)] == [allowed] * 2
+    (other,) = ask(service_of(), ("GET", "/v1/models", {"headers": {"Origin": "https://evil.org"}}), origins=origins)
+    assert "access-control-allow-origin" not in other.headers
+
+
+def test_a_proxy_may_have_the_server_below_a_path_that_it_passes_on_or_not() -> None:
+    requests: list[Any] = [("GET", path, {}) for path in ("/spolia/v1/models", "/v1/models", "/spolia/live")]
+    found = ask(service_of(), *requests, ("GET", "/spolia/openapi.json", {}), root_path="/spolia")
+    assert [one.status_code for one in found] == [200] * 4
+    assert found[-1].json()["servers"] == [{"url": "/spolia"}]
+
+
+def test_logs_are_lines_of_json_with_one_of_each_request(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, REQUESTS.name):
+        ask(service_of(), ("POST", "/v1/answer", {"json": {"question": "secret"}}))
+    lines = [json.loads(JsonFormatter().format(one)) for one in caplog.records if one.name == REQUESTS.name]
+    assert [(one["route"], one["status"], one["key"], one["level"]) for one in lines] == [
+        ("/v1/answer", 200, "ann", "INFO")
+    ]
+    assert "secret" not in json.dumps(lines)
+
+
+def call(arguments: dict[str, Any], tool: str = "search") -> str:
+    """What a tool says is wrong."""
+    with pytest.raises(ToolError) as error:
+        asyncio.run(mcp_server(service_of()).call_tool(tool, arguments))
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, ["question", "required"]), ({"query": "tides"}, ["'query'", "question, top_k, where"]),
+        ({"question": "tides", "top_k": "many"}, ["top_k", "integer"]),
+        ({"question": ["tides"]}, ["question", "string"]), ({"question": "tides", "top_k": 0}, ["top_k", "greater"]),
+        ({"question": "tides", "where": "year"}, ["where", "list"]),
+    ],
+)  # fmt: skip
+def test_an_agent_reads_which_argument_is_wrong(arguments: dict[str, Any], words: Sequence[str]) -> None:
+    said = call(arguments)
+    assert all(word in said for word in words), said
+    assert "pydantic.dev" not in said
+
+
+@pytest.mark.slow
+def test_tasks_are_listed_page_by_page_and_metrics_count_queues(fast_folder: Path) -> None:
+    documents = Documents(Corpus(str(fast_folder / "n.spolia")), callback_hosts=["127.0.0.1:1"])
+    service = service_of()
+    how: Any = {"documents": documents}
+    requests: list[Any] = [("PUT", f"/v1/documents/{name}.md", {"content": b"Zebras."}) for name in "abc"]
+    app = application(service, ApiKeys({hashed("k"): KeyHolder("ann", "ann", writes=True)}), **how)
+
+    async def asked() -> tuple[list[list[int]], str]:
+        given: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": "Bearer k"}}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **given) as client:
+            for method, path, sent in requests:
+                await client.request(method, path, params={"callback": "http://127.0.0.1:1/"}, **sent)
+            pages, before = list[list[int]](), {}
+            while True:
+                found = (await client.get("/v1/tasks", params={"limit": 2, **before})).json()["tasks"]
+                if not found:
+                    break
+                pages.append([one["task"] for one in found])
+                before = {"before": found[-1]["task"]}
+            documents.publish()
+            return pages, (await client.get("/metrics")).text
+
+    pages, metrics = asyncio.run(asked())
+    assert pages == [[3, 2], [1]]
+    assert 'spolia_jobs{queue="documents",state="done"} 3.0' in metrics
+    assert 'spolia_jobs{queue="callbacks",state="waiting"} 3.0' in metrics
+    assert 'spolia_oldest_job_seconds{queue="callbacks"}' in metrics
+    documents.close()
