@@ -82,7 +82,7 @@ def test_errors_have_openais_form(served: Served) -> None:
     assert raised(openai.BadRequestError, n=2).param == "n"
     assert "tools" in str(raised(openai.BadRequestError, tools=[{"type": "function", "function": {"name": "f"}}]))
     image = raised(openai.BadRequestError, content=[{"type": "image_url", "image_url": {"url": "x"}}])
-    assert "should be 'text'" in str(image)
+    assert "'image_url' is not read" in str(image)
     assert "sk-wrong" not in str(raised(openai.AuthenticationError, key="sk-wrong"))
     away = raised(openai.InternalServerError, content="What of the failing tide?")
     assert (away.status_code, away.code, away.response.headers["Retry-After"]) == (503, "model_unavailable", "7")

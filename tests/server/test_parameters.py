@@ -234,7 +234,7 @@ def test_tasks_are_listed_page_by_page_and_metrics_count_queues(fast_folder: Pat
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **given) as client:
             for method, path, sent in requests:
                 await client.request(method, path, params={"callback": "http://127.0.0.1:1/"}, **sent)
-            pages, before = list[list[int]](), {}
+            pages, before = list[list[int]](), dict[str, int]()
             while True:
                 found = (await client.get("/v1/tasks", params={"limit": 2, **before})).json()["tasks"]
                 if not found:

@@ -2,7 +2,7 @@
 
 The last message of the user is the question, the messages before it are its history. `spolia` is the one field that
 OpenAI's form does not have: the reply of `/v1/answer`, with citations. A parameter has its effect, or the reply names
-it as one without effect (what a flow decides itself, such as the temperature), or the request is refused.
+it as one without effect (what a flow decides itself, such as the temperature), or the client gets an error.
 """
 
 from __future__ import annotations

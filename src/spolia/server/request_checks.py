@@ -224,7 +224,7 @@ def _declared(headers: Headers) -> int:
 
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)\.?)(?::[0-9]{1,5})?")
-"""RFC 9110: a name or an address, and a port. What browsers and libraries read otherwise is no host."""
+"""RFC 9110: a name or an address, and a port. Anything that libraries may read differently is no host."""
 
 
 @lru_cache(1024)

@@ -86,7 +86,7 @@ class TokenOptions:
 
 @dataclass(frozen=True)
 class PlatformOptions:
-    """Options of what stands around the server: browsers, proxies, collectors of logs."""
+    """Options for browsers, proxies and collectors of logs."""
 
     cors_origin: Annotated[
         list[str] | None,
