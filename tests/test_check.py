@@ -183,7 +183,7 @@ WRONG: list[tuple[Operator[Any, Any], str]] = [
     (Guard(ASK), r"Guard has neither a limit nor a fallback"),
     (Guard(ASK, fallback=KEEP, on=()), r"fallback: The fallback can never run: on names no errors"),
     (Guard(ASK, fallback=ASK), r"fallback: The fallback is the body again"),
-    (Guard(ASK, fallback=KEEP, on=("ModelEror",)), r"on.0: No error is called 'ModelEror'. The nearest is ModelError"),
+    (Guard(ASK, fallback=KEEP, on=("ModelEror",)), r"on.0: No error is called 'ModelEror'. Did you mean ModelError"),
     (Guard(KEEP, max_calls=3), r"max_calls: The body asks no model"),
     (Guard(ASK, fallback=KEEP, max_calls=0), r"max_calls: With 0 calls the body can never ask its model"),
     (Loop(Identity[Walk]() >> Identity()), r"body: This loop cannot end before its cap: the body changes nothing"),

@@ -184,7 +184,9 @@ def test_one_measure_and_one_baseline_give_one_table_of_verdicts(spolia: Spolia,
     assert decided.code == 0, decided.err
     report = (tmp_path / "report.md").read_text()
     for shown in (decided.out, report):
-        assert "for 2 comparisons. A difference that is not shown may still exist. All other numbers describe." in shown
+        assert (
+            "for 2 comparisons. A difference that is not shown may still exist. Other numbers were not tested." in shown
+        )
         assert "against bm25" in shown
         assert "no difference shown between" not in shown
     assert report.count("| MRR |") == 2 + 1  # two verdicts, and a row of the scores
@@ -438,9 +440,9 @@ def test_words_find_passages_in_chinese(spolia: Spolia, shared_datasets: Path) -
 @pytest.mark.parametrize(
     ("written", "says"),
     [
-        ("nDGC@10", "The nearest is nDCG@10"),
-        ("R10", "The nearest is R@10"),
-        ("precision@3", "The nearest is P@3"),
+        ("nDGC@10", "Did you mean nDCG@10"),
+        ("R10", "Did you mean R@10"),
+        ("precision@3", "Did you mean P@3"),
         ("Faithfulness", "or --llm URL --model NAME on the command line"),
     ],
 )

@@ -74,7 +74,7 @@ def test_of_a_misspelt_group_the_nearest_is_told(spolia: Spolia, store: Path, co
         (None, "Give the path of a file with groups by name"),
         ("small: {transform: {Summary: {llm: {use: llm}}}}", "needs --llm URL --model NAME"),
         ("small: {transform: 'mine:Cut'}", "write --known FILE.py"),
-        ("small: {transform: Sentenses}", "The nearest is Sentences"),
+        ("small: {transform: Sentenses}", "Did you mean Sentences"),
         ("chunk: {transform: Sentences, embeddings: [{embedder: MiniLM, metric: dot}]}", "define a further group"),
     ],
 )

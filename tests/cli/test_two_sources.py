@@ -190,13 +190,13 @@ def test_check_does_not_name_the_model_that_stands_in_for_one_to_be_given(spolia
     [
         (
             ("--retriever", "bm52", "--llm", "simulated"),
-            "The nearest is bm25. Write bm25, dense, hybrid, multi-hop,",
+            "Did you mean bm25? Write bm25, dense, hybrid, multi-hop,",
         ),
         (
             ("--retriever", "corag", "--llm", "simulated"),
             "no retriever. Write bm25, dense, hybrid, multi-hop,",
         ),
-        (("--llm", "simulted"), "The nearest is --llm simulated."),
+        (("--llm", "simulted"), "Did you mean --llm simulated?"),
     ],
     ids=["misspelt", "a flow", "a reader"],
 )

@@ -211,7 +211,7 @@ def test_a_measure_of_ones_own_is_measured_by(spolia: Spolia, place: Path) -> No
     (place / "asked/questions.jsonl").write_text('{"id": "broken", "question": "moon?", "gold_ids": ["tides.txt"]}')
     failed = spolia(*asking, "Short_hits@1")
     assert failed.code == 2
-    says = "Short_hits@1 cannot be taken of what bm25 gave for question 'broken': RuntimeError: cannot be read."
+    says = "Short_hits@1 failed on the result of bm25 for question 'broken': RuntimeError: cannot be read."
     assert says in failed.err
     (place / "measuring.py").write_text(MEASURING.replace("Short_hits", "MRR"))
     sys.modules.pop("measuring")

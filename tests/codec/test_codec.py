@@ -178,7 +178,7 @@ def test_what_was_given_is_written_and_read_by_name() -> None:
     plain = encode(Choir(Alto(7.0), (Alto(),)), Choir, given=given)
     assert plain == {"lead": {"use": "alto"}, "others": [{OWN + "Alto": {}}]}
     assert decode(plain, Choir, known=known(), given=given).lead is alto
-    with pytest.raises(CodecError, match=r"lead.use: Nothing called 'alto' was given; given were: aalto. Write"):
+    with pytest.raises(CodecError, match=r"lead.use: Unknown name 'alto'. Available: aalto. Write"):
         decode(plain, Choir, known=known(), given={"aalto": alto})
     with pytest.raises(CodecError, match=r"Here belongs a Voice; '.*' is of type int"):
         decode(plain, Choir, known=known(), given={"alto": 3})
@@ -206,11 +206,11 @@ REFUSED: list[tuple[Any, Any, str]] = [
     ([1], tuple[tuple[str, int], ...], "a mapping from names"),
     ({"a": "x"}, tuple[tuple[str, int], ...], "a: Here belongs a whole number"),
     ({"start": 0}, Span, "Span needs end. Write {Span: {start: ..., end: ...}}"),
-    ({"start": 0, "end": 1, "lins": [1, 2]}, Span, "lins: Span has no field 'lins'.*The nearest is lines"),
-    ({"Sapn": {"start": 0, "end": 1}}, Any, "Sapn: There is no value 'Sapn'. The nearest is Span"),
+    ({"start": 0, "end": 1, "lins": [1, 2]}, Span, "lins: Span has no field 'lins'.*Did you mean lines"),
+    ({"Sapn": {"start": 0, "end": 1}}, Any, "Sapn: There is no value 'Sapn'. Did you mean Span"),
     ({"a": 1, "b": 2}, Any, "Here belongs a value; there was a mapping with a, b"),
     ([1, OWN + "Half"], Operator, "0: Here belongs an operator; there was the number 1"),
-    ([OWN + "Haff"], Operator, "There is no operator '.*Haff'. The nearest is .*:Half"),
+    ([OWN + "Haff"], Operator, "There is no operator '.*Haff'. Did you mean .*:Half"),
     ("zzqx:Wyvern", Operator, "no installed package 'zzqx' offers it"),
     ({"Query": {"text": "q"}}, Operator, "Query: Here belongs an operator; Query is none"),
     ([], Operator, "A chain needs at least one step"),

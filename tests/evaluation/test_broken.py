@@ -138,7 +138,7 @@ class Halves(Measure):
 
 def test_a_measure_that_fails_is_named_with_the_question_and_the_others_are_kept(tmp_path: Path) -> None:
     kept = tmp_path / "kept.experiment"
-    says = "Halves cannot be taken of what good gave for question 'q7': ZeroDivisionError: nothing to divide by"
+    says = "Halves failed on the result of good for question 'q7': ZeroDivisionError: nothing to divide by"
     with pytest.raises(MeasureError, match=says):
         Experiment({"good": good}, ITEMS, [*MEASURES, Halves()]).run(path=kept)
     assert answered(kept) >= {("good", f"q{i}") for i in range(8)}  # the seventh, too

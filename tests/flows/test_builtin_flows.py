@@ -78,7 +78,7 @@ def test_each_hit_of_hybrid_says_what_each_source_scored(group: NodeGroup) -> No
 def test_the_default_is_hybrid_where_the_embedder_knows_the_language(group: NodeGroup) -> None:
     flow, reason = choose(group, Letters())
     assert flow == hybrid(group, Letters()) == default(group, Letters())
-    assert reason == "hybrid: words@1 covers the language of the corpus"
+    assert reason == "hybrid: words@1 knows the words of the corpus"
 
 
 @pytest.mark.parametrize(

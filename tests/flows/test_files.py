@@ -167,20 +167,20 @@ BAD = [
     ("# nothing\n", "flow is empty"),
     (
         "- Identity\n- Samplse: {n: 2}\n",
-        "flow, line 2, at 1.Samplse: There is no operator 'Samplse'. The nearest is Sam",
+        "flow, line 2, at 1.Samplse: There is no operator 'Samplse'. Did you mean Sam",
     ),
     (
         "- Identity\n- Samples:\n    N: 2\n",
-        "flow, line 3, at 1.Samples.N: Samples has no field 'N'. It has: n. The near",
+        "flow, line 3, at 1.Samples.N: Samples has no field 'N'. It has: n. Did you mean n",
     ),
     ("Samples: {n: two}", "line 1, at Samples.n: Here belongs a whole number; there was the text 'two'"),
     ("Samples: {n: 2.0}", "there was the number 2.0. Write 2."),
     ("Samples: {n: .nan}", "nan is not a finite number"),
     ("own:Find: {shelf: {use: chunks}, alpha: .inf}", "alpha: inf is not a finite number"),
     ("own:Find: {shelf: {use: chunks}, alpha: 1e999}", "alpha: inf is not a finite number"),
-    ("own:Find: {shelf: {use: chunk}}", "shelf.use: Nothing called 'chunk' was given; given were: chunks."),
+    ("own:Find: {shelf: {use: chunk}}", "shelf.use: Unknown name 'chunk'. Available: chunks."),
     ("own:Find: {shelf: chunks}", r"shelf: There is no value 'chunks'. Write \{use: chunks\}."),
-    ("own:Find: {shelf: own:Self}", r"shelf: There is no value 'own:Self'. The nearest is own:Shelf; write that."),
+    ("own:Find: {shelf: own:Self}", r"shelf: There is no value 'own:Self'. Did you mean own:Shelf\?"),
     ("own:Find: {shelf: HNWS}", r"shelf: There is no value 'HNWS'. Write \{use: chunks\}."),
     ("own:Find: {shelf: 5}", "at own:Find.shelf: Here belongs a Shelf; there was the number 5"),
     ("own:Find: {shelf: {use: chunks}, words: [1]}", 'words.0: Here belongs text; .* Write it in quotes: "1"'),
@@ -214,10 +214,10 @@ BAD = [
     (f"[{DEEP}, {'[' * 35}*a{']' * 35}]", r"with \*a this is nested deeper"),
     ("- Identity\n" * (MAX_NODES + 1), "more than"),
     ("x" * 1_000_001, "at most 1,000,000 are read"),
-    ("Guard: {body: Identity, fallbck: Identity}", "no field 'fallbck'.* The nearest is fallback"),
+    ("Guard: {body: Identity, fallbck: Identity}", "no field 'fallbck'.* Did you mean fallback"),
     ("own:language: {top_k: 1}", r"no field 'top_k'.* Write \{own:language: \{arguments: \{top_k: ...\}\}\}\."),
-    ("language", "There is no operator 'language'. The nearest is own:language; write that.$"),
-    ("Identify", "The nearest is Identity; write that. If it is your own, load"),
+    ("language", r"There is no operator 'language'. Did you mean own:language\?$"),
+    ("Identify", r"Did you mean Identity\? If it is your own, load"),
     ("- own:language\n- own:walked\n", "walked takes State, not str"),
     (
         "- Identity\n- Loop: {body: own:hopped, until: {StopWhen: {field: missing, at_least: 3}}}\n",
@@ -313,7 +313,7 @@ def test_a_step_that_is_no_transform_is_refused_in_a_definition_too() -> None:
 
 
 def test_a_mistake_in_a_file_with_groups_by_name_is_named_where_it_stands() -> None:
-    wrong = r"transform: There is no operator 'Sentencez'\. The nearest is Sentences"
+    wrong = r"transform: There is no operator 'Sentencez'\. Did you mean Sentences"
     with pytest.raises(FlowFileError, match=f"at small.{wrong}"):
         load_named("small", "small:\n  transform: Sentencez\n")
     with pytest.raises(FlowFileError, match=f"at {wrong}"):

@@ -72,7 +72,7 @@ def test_who_asks_with_what() -> None:
 def test_a_prompt_is_called_by_its_name_or_the_last_part_of_it() -> None:
     every = shipped()
     assert prompt_called("brief", every) == prompt_called("generation/brief", every) == every["generation/brief"]
-    with pytest.raises(ModelError, match=r"No prompt is called 'sumary'\. The nearest is summary"):
+    with pytest.raises(ModelError, match=r"No prompt is called 'sumary'\. Did you mean summary"):
         prompt_called("sumary", every)
     several = {"a/x": every["generation/brief"], "b/x": every["generation/brief"]}
     with pytest.raises(ModelError, match="Several prompts are called 'x': a/x, b/x"):

@@ -41,14 +41,14 @@ class Exit(IntEnum):
 
 MEANING = {
     Exit.DONE: "done",
-    Exit.FAULT: "of `gate`: worse than its baseline, or not shown not to be; else a fault of Spolia itself",
+    Exit.FAULT: "`gate` failed; of other commands: a fault of Spolia itself",
     Exit.USAGE: "wrong usage or bad input: a question, a flow, a prompt, a data set, a folder, your code",
     Exit.STORE: "the store cannot be used",
     Exit.MODEL: "a model or its server cannot be used",
     Exit.PARTLY: "done, but some documents or questions failed; or a step of a flow failed on every call",
     Exit.NOTHING: "nothing found, or no answer in the passages",
     Exit.INTERRUPTED: "interrupted; published data stays",
-    Exit.PIPE: "the reader of the output went away",
+    Exit.PIPE: "the output pipe closed",
     Exit.TERMINATED: "terminated; published data stays",
 }
 

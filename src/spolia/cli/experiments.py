@@ -290,11 +290,11 @@ def refuse_misspelt(given: QuestionOptions) -> None:
     """Refuse a retriever that is none, and a model that was meant to be the simulated reader."""
     if given.retriever and given.retriever not in RETRIEVERS:
         near = get_close_matches(given.retriever.lower(), RETRIEVERS, 1)
-        nearest = f"The nearest is {near[0]}. " if near else ""
+        nearest = f"Did you mean {near[0]}? " if near else ""
         raise QueryError(f"--retriever {given.retriever}: no retriever. {nearest}Write {', '.join(RETRIEVERS)}.")
     is_place = "://" in given.llm or Path(given.llm).expanduser().exists()
     if given.llm != SIMULATED and not is_place and get_close_matches(given.llm.lower(), [SIMULATED], 1, 0.7):
-        raise QueryError(f"--llm {given.llm}: no address, file or folder. The nearest is --llm {SIMULATED}.")
+        raise QueryError(f"--llm {given.llm}: no address, file or folder. Did you mean --llm {SIMULATED}?")
 
 
 def kept_in() -> Path:
@@ -411,7 +411,7 @@ class GateOptions(Value):
         return cls(**plain)._moved(baseline.resolve().parent, Path.cwd())
 
     def kept(self, baseline: Path) -> dict[str, str | list[str]]:
-        """What the baseline is to say, with paths from where it is."""
+        """Return the settings that the baseline keeps, with paths relative to its file."""
         moved = self._moved(Path.cwd(), baseline.resolve().parent)
         said = {name: getattr(moved, name) for name in self.__dataclass_fields__}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items() if value}

@@ -228,7 +228,7 @@ def _guard(op: Guard[Any, Any]) -> Iterator[Problem]:
     for index, name in enumerate(op.on):
         near = get_close_matches(name, tuple(_error_names()), 1, 0.85)
         if name not in known and near not in ([], [name]):
-            yield Problem(f"on.{index}", f"No error is called {name!r}. The nearest is {near[0]}; write that.")
+            yield Problem(f"on.{index}", f"No error is called {name!r}. Did you mean {near[0]}?")
 
 
 def _error_names() -> Iterator[str]:

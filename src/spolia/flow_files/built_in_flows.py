@@ -143,7 +143,7 @@ def choose(
     reason = suits(corpus, embedder)
     if reason or embedder is None:
         return bm25(corpus, top_k=top_k), f"bm25: {reason}"
-    return hybrid(corpus, embedder, top_k=top_k), f"hybrid: {embedder.name} covers the language of the corpus"
+    return hybrid(corpus, embedder, top_k=top_k), f"hybrid: {embedder.name} knows the words of the corpus"
 
 
 def suits(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:

@@ -67,7 +67,7 @@ def prompt_called(name: str, every: Mapping[str, ShippedPrompt]) -> ShippedPromp
     if found:
         raise PromptError(f"Several prompts are called {name!r}: {', '.join(found)}. Write one of these.")
     near = get_close_matches(name, [*every, *(one.rpartition("/")[2] for one in every)], 1, 0.5)
-    advice = f"The nearest is {near[0]}; write that." if near else "Write: spolia prompts list."
+    advice = f"Did you mean {near[0]}?" if near else "Write: spolia prompts list."
     raise PromptError(f"No prompt is called {name!r}. {advice}")
 
 

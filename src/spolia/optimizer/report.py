@@ -68,7 +68,7 @@ def _parts(found: TunedFlow) -> Table:
         tuned = (f"{found.questions:,} questions", "parts tune and select")
     else:
         reported = ("the same questions", "corrected for the choice by a bootstrap")
-        tuned = (f"{found.questions:,} questions", "all: too few to keep some fresh, or the budget ended")
+        tuned = (f"{found.questions:,} questions", "all: too few questions to hold any out, or the budget ended")
     asked = (f"{found.rows:,} scores, {found.spent.calls:,} calls", f"{found.spent.cost_usd:.4g} USD")
     score = (amount(found.score, found.is_share), found.measure)
     rows = (("score", *score), ("tuned on", *tuned), ("reported on", *reported), ("computed by this run", *asked))

@@ -291,7 +291,7 @@ def main_effects(board: Board) -> list[Effect]:
     candidate was asked are left out.
 
     Least squares of score = effect of the question + sum of effects of the candidates. A flow that was asked only easy
-    questions is none the better for it. What candidates do only together is in no effect.
+    questions is none the better for it. Interactions are not shown.
 
     Source: the fixed-effects (within) estimator, Yule 1907.
     """

@@ -401,7 +401,7 @@ def embedder_of(
         "embeddings=(Embedding(it),))), among groups=[...]."
     )
     if not how.plain:
-        raise GroupError(f"The store does not say how to make the embedder again. {advice}")
+        raise GroupError(f"The store cannot reload its embedder. {advice}")
     try:
         found = decode(json.loads(how.plain), known=Catalogue(), accept=refuse_env)
         name = found.name

@@ -70,7 +70,7 @@ def evaluate(
     save: Kept = None,
     again: Annotated[bool, option("--again", "Ask every question again, including stored ones.")] = False,
     report: Reports = None,
-    overlap: Annotated[bool, option("--overlap", "Allow questions that flows were selected on.")] = False,
+    overlap: Annotated[bool, option("--overlap", "Also score questions that were used to select a flow.")] = False,
     estimate: Estimated = False,
 ) -> Exit:
     """Measure flows on the same questions, with 95 % intervals, and say which differences are shown.

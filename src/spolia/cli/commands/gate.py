@@ -48,16 +48,18 @@ def gate(
     tolerance: Tolerances = None,
     rule: Annotated[str, option("--rule NAME", RULE)] = "",
     report: ReportFiles = None,
-    overlap: Annotated[bool, option("--overlap", "With --write: allow questions that flows were selected on.")] = False,
+    overlap: Annotated[
+        bool, option("--overlap", "With --write: also score questions that were used to select a flow.")
+    ] = False,
 ) -> Exit:
     """Ask a flow the questions of a baseline again; report whether it got worse, on which questions, and why.
 
     The causes: changed documents, a corpus split differently, a ranker that orders the same nodes differently, and
     different answers from the same passages. Exit code 0 if it passes, 1 if not, 2 if the two cannot be compared, 5 if
-    a step failed on every call, or if it passes with questions that failed. With `--write` the baseline is written
-    instead: of `--measures`, `--split`, `--limit`. It keeps flow, data, store, part, tolerances, rule, `--known`,
-    `--prompts`, `--web`, `--retriever`, `--profile` and `--llm simulated`, with paths from where it is.
-    Options that you write override it.
+    a step failed on every call, or if it passes with questions that failed. `--write` saves a new baseline with these
+    measures, split and limit. It also keeps flow, data, store, tolerances, rule, `--known`, `--prompts`, `--web`,
+    `--retriever`, `--profile` and `--llm simulated`; paths are relative to the baseline file. Command-line options
+    override the baseline.
     """
     from spolia.cli import reports
     from spolia.evaluation.data.json_lines import whole_files

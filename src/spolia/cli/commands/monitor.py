@@ -36,8 +36,8 @@ def monitor(
 ) -> Exit:
     """Compare newer answers of `spolia serve` with a baseline: abstention, scores, time, tokens, cost.
 
-    Each 100 answers are tested once, at a level that becomes stricter with each test. Exit code 1 if a test says that
-    they are worse: then tune again. Flows that do not change raise such an alarm in at most 5 of 100 deployments,
+    Monitor tests every 100 answers, more strictly each time. Exit code 1 if a test says that they are worse: then
+    tune again. Flows that do not change raise such an alarm in at most 5 of 100 deployments,
     however often you ask. You also see words of questions without an answer, thumbs up, and the candidate of `serve
     --shadow` beside production: common passages, abstention, time, tokens, cost, F1 against corrected answers.
     A baseline needs 30 answers.

@@ -109,9 +109,9 @@ class TuningOptions(MeasuringOptions):
 def tune(given: TuningOptions) -> Exit:
     """Choose the best flow of a space on your own questions, within a budget.
 
-    The questions of the parts `tune` and `select` choose, those of `report` give the score, with a bound on the regret
-    to the other finalists; below 200 questions and with one objective, all choose, and the score is corrected
-    for that. Scores are kept as they are computed: after a kill, the same command continues.
+    Spolia picks the flow on the parts `tune` and `select`, then scores it on `report`, with a bound on the regret to
+    the other finalists. With fewer than 200 questions and one objective, all are used to choose, and the score is
+    corrected for that. Scores are kept as they are computed: after a kill, the same command continues.
     """
     screen = Screen(json=given.json)
     read = [Path(given.space), given.data, *(folder / RESULT for folder in given.warm or ())]

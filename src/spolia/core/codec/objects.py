@@ -105,7 +105,7 @@ class ClassPlan:
         if name in self.by_name:
             return self.by_name[name]
         near = nearest(name, tuple(self.by_name))
-        advice = f"The nearest is {near}; write that." if near else "Take it out."
+        advice = f"Did you mean {near}?" if near else "Take it out."
         if issubclass(self.cls, Function):
             advice = f"Write {{{self.id}: {{arguments: {{{name}: ...}}}}}}."
         raise CodecError(f"{self.id} has no field {name!r}. It has: {self._names()}. {advice}", (name,))

@@ -132,7 +132,7 @@ class DecodeContext:
         names = ", ".join(self.given) or "nothing"
         near = nearest(name, self.given)
         raise CodecError(
-            f"Nothing called {name!r} was given; given were: {names}."
+            f"Unknown name {name!r}. Available: {names}."
             + (f" Write {{use: {near}}}." if near else f" Give it: load(..., given={{{name!r}: ...}}).")
         )
 
@@ -153,7 +153,7 @@ class DecodeContext:
                 "Install the package, or pass the operator itself: load(..., operators=(it,))."
             )
         own = "" if near and ":" in near else "If it is your own, load(..., operators=(it,))."
-        advice = f"The nearest is {near}; write that. {own}".rstrip() if near else own
+        advice = f"Did you mean {near}? {own}".rstrip() if near else own
         if near in given or (given and near is None and place.kind == "value"):
             advice = f"Write {{use: {near or given[0]}}}."
         return CodecError(f"There is no {place.kind} {name!r}. {advice}")

@@ -339,7 +339,8 @@ class FlowExecution:
         if self.run.exhausted:
             raise BudgetSpent(
                 f"The budget of this run allows no more at question {item.id!r} of {self.table.flows[flow]}: "
-                f"{self.run.refusal}. Raise the budget and run again: an experiment with a file keeps the answers."
+                f"{self.run.refusal}. Raise the budget and run again. "
+                "Answers so far are saved if the experiment has a file."
             )
 
     def _seen(self, measure: SetMeasure, case: Case, flow: int) -> Seen | None:
@@ -351,8 +352,8 @@ class FlowExecution:
         except Exception as error:
             said = str(error) if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"
             raise MeasureError(
-                f"{measure} cannot be taken of what {self.table.flows[flow]} gave for question {case.item.id!r}: "
-                f"{said.removesuffix('.')}. An experiment with a file keeps the answers."
+                f"{measure} failed on the result of {self.table.flows[flow]} for question {case.item.id!r}: "
+                f"{said.removesuffix('.')}. Answers so far are saved if the experiment has a file."
             ) from error
         single = isinstance(measure, Measure | CostMeasure)
         return None if single and seen is not None and not isfinite(seen[0]) else seen

@@ -255,4 +255,4 @@ def _instead(gold: Gold, corpora: Sequence[Corpus]) -> str:
         return "Quote words that occur there once, as `spolia docs show` shows them, or write the start too."
     within = [uri for uri in names if uri.endswith(f"/{document_of(gold)}")]
     near = within or get_close_matches(document_of(gold), names, 1) or names
-    return f"Write a name as `spolia docs list` shows it{f': {near[0]!r}' if near else ''}, or index what is named."
+    return f"Write a name as `spolia docs list` shows it{f': {near[0]!r}' if near else ''}, or index that file."

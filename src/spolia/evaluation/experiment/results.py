@@ -292,8 +292,8 @@ def _too_short(experiment: "Experiment", table: ScoreTable) -> Iterator[str]:
         deeper = [str(one) for one in experiment.measures if (getattr(one, "k", None) or 0) > longest]
         if deeper and longest in {getattr(one, "top_k", None) for one in inside(flow)}:
             yield (
-                f"{name} stops at {longest} (top_k={longest}), so that {', '.join(deeper)} cannot say more of it than "
-                f"at {longest}."
+                f"{name} returns {several(longest, 'passage')}, so its {', '.join(deeper)} "
+                f"{'equals' if len(deeper) == 1 else 'equal'} those at {longest}."
             )
 
 

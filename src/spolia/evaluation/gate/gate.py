@@ -89,7 +89,7 @@ class GateVerdict(Value):
             return f"{self.measure} is worse: {by}, {how}{self._lost}"
         if self.lost:
             return f"{self.measure}: undecided, {by}{self._lost}"
-        return f"{self.measure}: undecided, {by} is neither worse nor within {tolerance} less{self._needed}"
+        return f"{self.measure}: inconclusive at a tolerance of {tolerance}: {by}{self._needed}"
 
     @property
     def _lost(self) -> str:
@@ -151,7 +151,7 @@ def _verdict(estimates: Estimates, change: Interval | None, tolerance: float, p:
 
 GateRule: TypeAlias = Literal["not-worse", "worse"]
 RULES: Mapping[GateRule, str] = {
-    "not-worse": "every measure must be shown to be not worse",
+    "not-worse": "no measure may drop beyond its tolerance",
     "worse": "no measure may be shown to be worse",
 }
 

@@ -135,7 +135,7 @@ def parse_measure(
     if cls is None:
         if near := nearest(text):
             raise MeasureError(
-                f"No measure is written {text!r}. The nearest is {near}; docs/reference/measures.md has them all."
+                f"No measure is written {text!r}. Did you mean {near}? docs/reference/measures.md has them all."
             )
         there = ", ".join([*(one.called for one in own), KNOWN])
         raise MeasureError(f"No measure is written {text!r}. Write one of: {there}, with k from 1, for example R@5.")

@@ -148,7 +148,7 @@ def corrected(report: Report) -> str:
     return (
         "A difference is shown where its interval excludes zero and the paired permutation test gives p < 0.05 "
         f"{CORRECTED[report.correction]} for {several(len(report.comparisons), 'comparison')}. A difference that is "
-        f"not shown may still exist.{' All other numbers describe.' if report.primary or report.against else ''}"
+        f"not shown may still exist.{' Other numbers were not tested.' if report.primary or report.against else ''}"
     )
 
 
@@ -185,7 +185,7 @@ TIMES = (
     "for both. Set-up: opening stores and the first question, apart. "
     "Calls, tokens and texts embedded as the flow needs them, results from a cache included."
 )
-UNTIMED = "≥: an earlier run had computed a step of each question, and only the rest was timed. --again times all"
+UNTIMED = "≥: partly cached; the real time is higher. --again times all"
 
 DEGRADED = (
     "Calls that failed, were skipped or cut off, whose reply could not be read or was sent back, and loops that a "

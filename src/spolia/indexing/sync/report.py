@@ -305,7 +305,7 @@ class NodeCount:
         if self.beyond_window:
             yield f"{self.beyond_window} of {self.nodes} {_LONG}"
         if (known := self.embedder.covers(document.text[:_SAMPLE])) < _KNOWN_SHARE:
-            yield f"{_STRANGE} {known:.0%} of its characters; words are the better way to search it."
+            yield f"{_STRANGE} {known:.0%} of its characters; search it by words (BM25)."
 
 
 def _is_of_nodes(warning: str) -> bool:
