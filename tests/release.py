@@ -1,4 +1,4 @@
-"""Build the sdist and the wheel, and try the wheel in a clean environment of each Python: `make release`.
+"""Build the sdist, the wheel and its SBOM, and try the wheel in a clean environment of each Python: `make release`.
 
 Each environment has nothing but the wheel with the extras of README's installation. There the first example of README
 runs, and `spolia init` makes a project of three documents and gates it.
@@ -52,11 +52,23 @@ def tried(python: Path, wheel: Path, folder: Path) -> str:
     return version.stdout.strip()
 
 
+def write_sbom(dist: Path) -> Path:
+    """Write what the lock pins, with hashes, as CycloneDX in JSON beside the wheel."""
+    path = dist / "spolia.cdx.json"
+    command = ["requirements", "--pyproject", "pyproject.toml", "--spec-version", "1.6", "--output-reproducible"]
+    subprocess.run(
+        [sys.executable, "-m", "cyclonedx_py", *command, "--output-file", path, "requirements.lock"],
+        cwd=ROOT, check=True,
+    )  # fmt: skip
+    return path
+
+
 def main() -> None:
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "build", "--outdir", dist, ROOT], check=True, stdout=subprocess.DEVNULL)
     (wheel,) = dist.glob("*.whl")
+    sys.stdout.write(f"{write_sbom(dist).name} written\n")
     for python in pythons():
         with tempfile.TemporaryDirectory() as folder:
             sys.stdout.write(f"{wheel.name} works on {tried(python, wheel, Path(folder))}\n")

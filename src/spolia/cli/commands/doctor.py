@@ -56,7 +56,17 @@ EXTRAS = {
     "trees": ("boosted trees as a ranker", ("lightgbm",)),
     "server": (
         "flows over HTTP",
-        ("fastapi", "uvicorn", "uvloop", "httptools", "mcp", "pyjwt", "prometheus-client", "python-multipart"),
+        (
+            "fastapi",
+            "starlette",
+            "uvicorn",
+            "uvloop",
+            "httptools",
+            "mcp",
+            "pyjwt",
+            "prometheus-client",
+            "python-multipart",
+        ),
     ),
     "otel": ("spans for OpenTelemetry", ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")),
 }
