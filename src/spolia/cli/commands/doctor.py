@@ -26,7 +26,7 @@ from spolia.core.plurals import several
 from spolia.errors import QueryError, SpoliaError, StoreCorrupt, StoreError, pip_install
 from spolia.private_files import share
 
-BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
+BASE = ("chardet", "numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
     "pdf": ("PDF files", ("pypdfium2",)),
     "images": ("pictures; their text with Tesseract", ("pillow",)),
