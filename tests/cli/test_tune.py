@@ -126,7 +126,7 @@ def test_limits_and_several_objectives_are_written_as_options(spolia: Spolia, da
 @pytest.mark.slow
 def test_what_cannot_be_tuned_is_told_before_anything_is_asked(spolia: Spolia, data: Path) -> None:
     rest = ("--data", data, "-o", data.parent / "tuned")
-    assert "has no open places" in spolia("tune", "bm25", *rest).err
+    assert "The space has one flow: it is measured" in spolia("tune", "bm25", "--data", data, "-o", data / "one").err
     space = data.parent / "space.yaml"
     assert "too small" in spolia("tune", space, *rest, "--budget", "1%").err
     assert "no strategy 'best'" in spolia("tune", space, *rest, "--strategy", "best").err

@@ -15,12 +15,14 @@ from spolia.flow_files.files import load
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.reranking import RerankModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS
-from spolia.optimizer.autorag.config import ImportedConfig, imported, is_config, read_config
+from spolia.optimizer.autorag.config import ImportedConfig, imported, is_config, read_config, refuse_other_config
 from spolia.optimizer.autorag.modules import MODULES, UNSUPPORTED, GivenModels
 from spolia.optimizer.autorag.trial import is_trial, read_trial
 from spolia.optimizer.objectives import Objectives
+from spolia.optimizer.plan import TuningPlan
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
+from spolia.types import Item
 
 SERVER = "http://127.0.0.1:1/v1"
 CORPUS = Corpus("notes.spolia")
@@ -177,10 +179,10 @@ def config(tmp_path: Path, text: str, **given: bool) -> ImportedConfig:
 
 def node(kind: str, *modules: dict[str, Any], **more: Any) -> dict[str, Any]:
     strategy = {"metrics": ["retrieval_recall"]}
-    return {"node_type": kind, "strategy": strategy, "modules": [*modules], **more}
+    return {"node_type": kind, "strategy": strategy, "modules": [*modules]} | more
 
 
-def of(*nodes: dict[str, Any], **given: bool) -> ImportedConfig:
+def of(*nodes: dict[str, Any], **given: Any) -> ImportedConfig:
     return imported({"node_lines": [{"nodes": [*nodes]}]}, "config.yaml", GivenModels(**given))
 
 
@@ -233,7 +235,7 @@ def test_a_whole_pipeline_is_a_flow_that_answers(tmp_path: Path) -> None:
     assert len(space.places["query_expansion"].values) == 4
     assert len(space.places["passage_reranker"].values) == 4  # two cross-encoders are one
     judge = ChatModel("judge", SERVER, capabilities=frozenset((CHAT, NEXT_TOKENS)))
-    assert found.objective == 'BLEU,ROUGE-2,SemScore,GEval(aspect="mean", rule="autorag")'
+    assert found.objective == 'SentenceBLEU,ROUGE-2,SemScore,GEval(aspect="mean", rule="autorag")'
     parse_measures(found.objective, llm=judge, embedder=HashingEmbedder())
     assert found.under == ("ATC=2000",)
     one = space.decide(space.default)
@@ -293,6 +295,75 @@ def test_nodes_and_modules_that_stand_there_twice_are_chosen_apart() -> None:
     again = ({"module_type": "threshold_cutoff", "threshold": [0.3, 0.4, 0.5]}, {"module_type": "pass_passage_filter"})
     found = of(WORDS, node("passage_filter", *cuts), node("passage_filter", *again))
     assert Space(flow(found)).size == 3 * 4
+
+
+SEARCHES = {
+    "bm25": [WORDS],
+    "vectordb": [node("semantic_retrieval", {"module_type": "vectordb", "vectordb": "default"})],
+    "hybrid": [
+        WORDS,
+        node("semantic_retrieval", {"module_type": "vectordb"}),
+        node("hybrid_retrieval", {"module_type": "hybrid_rrf", "weight_range": "(4,80)"}, {"module_type": "hybrid_cc"}),
+    ],
+}
+"""How the configurations that AutoRAG ships search."""
+BETWEEN = {
+    "simple": [],
+    "compact": [
+        node("passage_augmenter", {"module_type": "pass_passage_augmenter"}, {"module_type": "prev_next_augmenter"}),
+        node("passage_reranker", {"module_type": "pass_reranker"}, {"module_type": "tart"}, {"module_type": "upr"}),
+    ],
+    "full": [
+        node("query_expansion", {"module_type": "pass_query_expansion"}, {"module_type": "hyde"}),
+        node("passage_filter", {"module_type": "pass_passage_filter"}, {"module_type": "recency_filter"}),
+        node("passage_compressor", {"module_type": "pass_compressor"}, {"module_type": "longllmlingua"}),
+    ],
+}
+"""What they put between search and answer."""
+METRICS = [{"metric_name": "bleu"}, {"metric_name": "rouge"}, {"metric_name": "sem_score"}]
+ANSWERS = [
+    node("prompt_maker", {"module_type": "fstring", "prompt": "{query} {retrieved_contents}"}),
+    node(
+        "generator",
+        {"module_type": "llama_index_llm", "llm": "openai", "model": ["small", "large"]},
+        strategy={"metrics": METRICS},
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answers", [True, False], ids=["answers", "passages"])
+@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("search", SEARCHES)
+def test_configurations_of_every_shape_start(search: str, between: str, answers: bool) -> None:
+    found = of(*SEARCHES[search], *BETWEEN[between], *(ANSWERS * answers), base_url=SERVER)
+    measures = parse_measures(found.objective, embedder=HashingEmbedder())
+    items = [Item(f"q{at}", f"Who is {at}?", ("Olsen",), gold=(("a",),)) for at in range(9)]
+    plan = TuningPlan.of(flow(found), items, measures, combine=found.combine, under=found.under)
+    models = "llama_index_llm.llm" in plan.candidates.space.places
+    assert (plan.candidates.size >= 1, models) == (True, answers)
+
+
+def test_several_models_need_the_address_of_their_server() -> None:
+    found = of(WORDS, *ANSWERS)
+    assert "To compare them, name their server: --llm URL." in "\n".join(found.notes)
+
+
+def test_neighbours_are_scored_again_before_the_best_are_taken() -> None:
+    augmented = node("passage_augmenter", {"module_type": "prev_next_augmenter"}, top_k=5)
+    assert repr(flow(of(WORDS, augmented))).endswith("relevance=1.0, top_k=5)")
+
+
+@pytest.mark.parametrize(
+    ("modules", "does"),
+    [("[{module_type: langchain_parse}]", "parses documents"), ("[{module_type: llama_index_chunk}]", "chunks")],
+)
+def test_a_configuration_of_parsing_or_chunking_is_named_for_what_it_is(
+    tmp_path: Path, modules: str, does: str
+) -> None:
+    (tmp_path / "other.yaml").write_text(f"modules: {modules}\n")
+    with pytest.raises(DataError, match=f"{does}.*spolia index.*node group.*with node_lines"):
+        refuse_other_config(tmp_path / "other.yaml")
 
 
 def test_a_misspelt_module_or_parameter_is_told_of() -> None:

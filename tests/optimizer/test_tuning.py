@@ -99,6 +99,17 @@ def test_what_is_left_out_and_what_fails_is_told_of_each_flow_wherever_a_study_i
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n", [9, 220])
+@pytest.mark.parametrize("flow", [Finds(), Finds().vary(luck=[7, 7])])
+def test_a_space_of_one_flow_is_measured(flow: Operator[Query, Any], n: int) -> None:
+    found = tune(flow, questions(n), "MRR")
+    assert "The space has one flow: it is measured, and nothing is chosen." in found.notes
+    assert (len(found.finalists), found.regret_bound in (None, 0.0)) == (1, True)
+    fresh = [item for item in questions(n) if part_of(item.id) == "report" or n < 200]
+    assert found.score.mean == pytest.approx(ask(found.flow, fresh, "MRR").scores.mean(), abs=0.01)
+
+
+@pytest.mark.slow
 def test_few_questions_all_choose_and_the_score_is_corrected_for_that() -> None:
     found = tune(SPACE, questions(60), "MRR")
     own = ask(found.flow, questions(60), "MRR").scores.mean()
@@ -351,8 +362,6 @@ def test_a_measure_that_never_differs_is_told_of() -> None:
 @pytest.mark.parametrize(
     ("space", "items", "objective", "how", "message"),
     [
-        (Finds(), questions(9), "MRR", {}, "has no open places"),
-        (Finds().vary(luck=[7, 7]), questions(9), "MRR", {}, "gives the same flow at every point"),
         (SPACE, [Item("q", "?")], "MRR", {}, "has gold for MRR"),
         (SPACE, questions(9), "MRR,R@5", {"strategy": "prove"}, "takes one objective without limits"),
         (SPACE, questions(9), "MRR", {"under": ["USD"]}, "is no limit. Write a measure and a number"),

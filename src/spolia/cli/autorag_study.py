@@ -13,7 +13,7 @@ from spolia.cli.options import MeasuringOptions
 from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import DataError
 from spolia.evaluation.data.json_lines import whole_files
-from spolia.optimizer.autorag.config import ImportedConfig, is_config, read_config
+from spolia.optimizer.autorag.config import ImportedConfig, is_config, read_config, refuse_other_config
 from spolia.optimizer.autorag.modules import GivenModels
 from spolia.optimizer.autorag.trial import TriedModule, is_trial, read_trial
 from spolia.types import Value
@@ -87,10 +87,12 @@ def imported_study(screen: Screen, space: str, out: Path, given: MeasuringOption
     """The study at the path of a space, if AutoRAG wrote it; None for a space of Spolia."""
     path = Path(space)
     if not (is_trial(path) or is_config(path)):
+        refuse_other_config(path)
         return None
     profile = profile_of(given.profile_file).options()
     llm, reranker = given.llm or profile.get("llm", ""), given.reranker or profile.get("reranker", "")
     models = GivenModels(llm=bool(llm), scorer=bool(reranker), judge=bool(llm) and llm != SIMULATED)
+    models = models.but(base_url=llm if "://" in llm else "")
     if is_trial(path):
         trial = read_trial(path, models)
         point = trial.point

@@ -133,7 +133,7 @@ def mean_of(measure: SetMeasure) -> Measure | CostMeasure:
     if not isinstance(measure, Measure | CostMeasure):
         raise DataError(
             f"{measure!s} cannot be tuned for: an objective must be a measure that is a mean over questions, such as "
-            "nDCG@10, F1 or Calls."
+            "nDCG@10, F1, SentenceBLEU or Calls."
         )
     return measure
 

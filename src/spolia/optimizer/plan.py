@@ -227,9 +227,6 @@ def _refuse_unpriced(flow: Operator[Query, Any]) -> None:
 
 
 def _refuse_space(candidates: Candidates, budget: TuningBudget | None, questions: int) -> None:
-    if candidates.size < 2:
-        what = "gives the same flow at every point" if candidates.space.places else "has no open places"
-        raise DataError(f"Nothing to choose: the space {what}. Write Choice(...), or .vary(top_k=(5, 10)).")
     if not candidates.is_listed and (budget is None or budget.is_share):
         raise DataError(
             f"The space has about {candidates.size:.2g} points, too many to ask a share of them. Write a budget in "

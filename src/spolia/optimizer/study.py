@@ -305,6 +305,8 @@ class Study:
             self.notes.append(
                 f"All candidates of {place} are the same: nothing is chosen there. Write others, or no choice."
             )
+        if candidates.size < 2:
+            self.notes.append("The space has one flow: it is measured, and nothing is chosen.")
         if not candidates.is_listed:
             drawn, points = several(len(candidates.flows), "flow"), candidates.space.size
             self.notes.append(f"The space has {points:.2g} points, too many to list: {drawn} of it were drawn.")

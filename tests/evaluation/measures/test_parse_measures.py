@@ -44,6 +44,7 @@ WRITTEN = [
     "ROUGE-2",
     'ROUGE-L(words="unicode")',
     'BLEU(words="characters")',
+    'SentenceBLEU(words="characters")',
     "METEOR-no-synonyms(alpha=0.8)",
     "CiteP",
     "CiteR",

@@ -10,7 +10,7 @@ import pytest
 
 from spolia.evaluation.measures.answers.embedding_similarity import BERTScore
 from spolia.evaluation.measures.answers.meteor import Meteor
-from spolia.evaluation.measures.answers.ngrams import BLEU
+from spolia.evaluation.measures.answers.ngrams import BLEU, SentenceBLEU
 from spolia.evaluation.measures.measure import Case, measured
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
@@ -111,6 +111,8 @@ def test_bleu_is_that_of_sacrebleu(words: str, tokenize: str, count: int, texts:
     bleu = sacrebleu.BLEU(tokenize=tokenize)
     theirs = bleu.corpus_score([text for text, _ in some], references).score / 100
     assert measured(BLEU(words=words), cases).value == pytest.approx(theirs, abs=1e-12)
+    alone = [sacrebleu.sentence_bleu(text, answers, tokenize=tokenize).score / 100 for text, answers in some]
+    assert measured(SentenceBLEU(words=words), cases).value == pytest.approx(sum(alone) / count, abs=1e-12)
 
 
 class _NoSynonyms:

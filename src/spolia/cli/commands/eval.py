@@ -27,6 +27,7 @@ MEASURES = "R@1,R@5,R@10,full@5,full@10,MRR,nDCG@10"
 WHAT = (
     "What to measure, separated by commas. Of passages: R@k, full@k, P@k, Hit@k, MRR, MAP, nDCG@k, Rprec, SetP, SetR, "
     "SetF1, AnswerHit@k, TopScore. Of answers: EM, F1, Acc, PrefRAG-Avg, ROUGE-1, ROUGE-2, ROUGE-L, BLEU, "
+    "SentenceBLEU, "
     "METEOR-no-synonyms, SemScore, CiteP, CiteR. Of abstaining: Coverage, Risk, AbstentionF1, AURC. Of cost: ATC, "
     "Calls, UsedCalls, DocsShown, USD, Seconds. With --llm as the judge: ContextPrecision, Faithfulness, "
     "AnswerRelevancy, Correctness, GEval, ALCE-R, ALCE-P. docs/reference/measures.md has formulas, sources and rules."

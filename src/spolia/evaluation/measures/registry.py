@@ -35,6 +35,7 @@ WRITTEN: Mapping[str, str] = {
     "ROUGE-2": "answers.ngrams.Rouge2",
     "ROUGE-L": "answers.ngrams.RougeL",
     "BLEU": "answers.ngrams.BLEU",
+    "SentenceBLEU": "answers.ngrams.SentenceBLEU",
     "METEOR-no-synonyms": "answers.meteor.Meteor",
     "SemScore": "answers.embedding_similarity.SemScore",
     "BERTScore": "answers.embedding_similarity.BERTScore",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spolia.core.codec import Plain
-from spolia.errors import DataError
+from spolia.errors import DataError, SpoliaError
 from spolia.flow_files.yaml_text import YamlReader, written
 from spolia.optimizer.autorag.modules import LABEL, LLM, MODULES, UNSUPPORTED, GivenModels, ModuleEntry, Unsupported
 from spolia.types import Value
@@ -25,7 +25,7 @@ STRATEGIES = ("mean", "rank", "normalize_mean")
 MEASURES: Mapping[str, str] = {
     "retrieval_f1": "SetF1", "retrieval_recall": "SetR", "retrieval_precision": "SetP",
     "retrieval_ndcg": 'nDCG@{top_k}(rule="autorag")', "retrieval_map": 'MAP(rule="autorag")',
-    "retrieval_mrr": 'MRR(rule="autorag")', "bleu": "BLEU", "meteor": "METEOR-no-synonyms", "rouge": "ROUGE-L",
+    "retrieval_mrr": 'MRR(rule="autorag")', "bleu": "SentenceBLEU", "meteor": "METEOR-no-synonyms", "rouge": "ROUGE-L",
     "sem_score": "SemScore", "g_eval": 'GEval(aspect="mean", rule="autorag")',
     "deepeval_faithfulness": "Faithfulness",
 }  # fmt: skip
@@ -64,6 +64,24 @@ def is_config(path: Path) -> bool:
         return path.is_file() and any(line.startswith("node_lines:") for line in path.read_text("utf-8").splitlines())
     except (OSError, UnicodeDecodeError):
         return False
+
+
+def refuse_other_config(path: Path) -> None:
+    """Raise DataError for AutoRAG's configurations of parsing and chunking, which hold no flows."""
+    try:
+        plain = YamlReader(str(path)).read(path.read_text("utf-8-sig")) if path.suffix in (".yaml", ".yml") else None
+    except (OSError, UnicodeDecodeError, SpoliaError):
+        return  # whoever reads the space says what is wrong
+    modules = plain.get("modules") if isinstance(plain, dict) else None
+    if not isinstance(modules, list) or not all(isinstance(one, dict) and "module_type" in one for one in modules):
+        return
+    kinds = {str(one["module_type"]) for one in modules}
+    does = "chunks documents" if any("chunk" in kind for kind in kinds) else "parses documents"
+    raise DataError(
+        f"{path} is a configuration of AutoRAG that {does} ({', '.join(sorted(kinds))}), and holds no flow to tune. "
+        "Read the documents with `spolia index FOLDER --store STORE`; write chunking as a node group "
+        "(docs/how-to/groups.md). `spolia tune` reads AutoRAG's configuration with node_lines."
+    )
 
 
 def read_config(path: Path, given: GivenModels | None = None) -> ImportedConfig:

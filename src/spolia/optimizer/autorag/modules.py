@@ -35,11 +35,12 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class GivenModels(Value):
-    """Which models flows may ask; an embedder is always there."""
+    """Which models flows may ask, and the address of the language model's server; an embedder is always there."""
 
     llm: bool = True
     scorer: bool = True
     judge: bool = True
+    base_url: str = ""
 
 
 @dataclass
@@ -181,10 +182,11 @@ def multi_query_expansion(module: ModuleEntry) -> list[Plain]:
     return [_asked(module, "MultiQuery")]
 
 
-def _asked(module: ModuleEntry, operator: str) -> Plain:
+def _asked(module: ModuleEntry, operator: str, models: Sequence[Plain] = ()) -> Plain:
     tokens = module.take("max_token") or module.take("max_tokens")
     how = {"max_tokens": tokens, "temperature": [float(one) for one in module.take("temperature")]}
-    return module.step(operator, {"llm": module.llm()}, **{name: values for name, values in how.items() if values})
+    ranges: dict[str, Sequence[Plain]] = {"llm": models or [module.llm()], **how}
+    return module.step(operator, {}, **{name: values for name, values in ranges.items() if values})
 
 
 # After retrieval.
@@ -197,13 +199,15 @@ def nothing(module: ModuleEntry) -> list[Plain]:
 
 
 def prev_next_augmenter(module: ModuleEntry) -> list[Plain]:
+    """Neighbours, then all passages by the cosine of their vectors, as AutoRAG scores them again."""
     found: list[Plain] = []
-    top_k = module.take("top_k")
+    scored: dict[str, Plain] = {"embedder": EMBEDDER, "group": CHUNKS, "relevance": 1.0}
+    again = module.step("MMR", scored, top_k=module.take("top_k", 10))
     for mode in module.take("mode", "both"):
         for count in module.take("num_passages", 1):
             fields: dict[str, Plain] = {"corpus": CORPUS, "before": 0 if mode == "next" else int(count)}
             fields["after"] = 0 if mode == "prev" else int(count)
-            found.append(module.step("Neighbours", fields, **({"top_k": top_k} if top_k else {})))
+            found.append({"Then": [module.step("Neighbours", fields), again]})
     return found
 
 
@@ -288,7 +292,20 @@ def window_replacement(module: ModuleEntry) -> list[Plain]:
 
 
 def generator(module: ModuleEntry) -> list[Plain]:
-    return [_asked(module, "Reader")]
+    """The reader; several models of one server are candidates."""
+    names = [str(one) for one in module.params.get("model") or module.params.get("llm") or ()]
+    if len(names) < 2:
+        return [_asked(module, "Reader")]
+    if not module.given.base_url:
+        module.llm()
+        module.notes.append(
+            f"{module.type}: of its models ({', '.join(names)}) only that of the command line is asked. To compare "
+            "them, name their server: --llm URL."
+        )
+        return [_asked(module, "Reader")]
+    return [
+        _asked(module, "Reader", [{"ChatModel": {"model": one, "base_url": module.given.base_url}} for one in names])
+    ]
 
 
 MODULES: Mapping[str, Callable[[ModuleEntry], list[Plain]]] = {

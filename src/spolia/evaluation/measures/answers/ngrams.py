@@ -1,4 +1,4 @@
-"""BLEU of a whole set of answers."""
+"""BLEU of a whole set of answers, and of each; ROUGE."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from spolia.evaluation.measures.answers.answer_text import TOKENISERS, WordMeasure, checked_words, said
 from spolia.evaluation.measures.answers.string_match import overlap
-from spolia.evaluation.measures.measure import Case, Seen, SetMeasure
+from spolia.evaluation.measures.measure import Case, Measure, Result, Seen, SetMeasure
 from spolia.evaluation.measures.rank_measures import harmonic
 from spolia.types import Failure, Item
 
@@ -64,14 +64,50 @@ class BLEU(SetMeasure):
 
     def total(self, seen: Sequence[Seen]) -> float:
         c, r, *counts = (sum(column) for column in zip(*seen, strict=True))
-        matched, grams = counts[:ORDER], counts[ORDER:]
-        if not any(matched) or not all(grams):
-            return 0.0
-        halved, logs = 1.0, 0.0
-        for matches, of in zip(matched, grams, strict=True):
-            halved *= 1 if matches else 2
-            logs += log((matches or 1 / halved) / of)
-        return exp(logs / ORDER + min(0.0, 1 - r / c))
+        return _bleu(c, r, counts[:ORDER], counts[ORDER:])
+
+
+@dataclass(frozen=True)
+class SentenceBLEU(Measure):
+    """BLEU of each answer alone; the number of a set is the mean, so that flows can be compared and tuned by it.
+
+    The formula of `BLEU` for one answer, up to the longest n of which the answer has an n-gram (the effective order).
+
+    Args:
+        words: how a text is cut into words, as for `BLEU`.
+
+    Source: as sacrebleu's `sentence_bleu` (Post 2018), divided by 100; AutoRAG's metric `bleu`.
+
+    >>> from spolia.types import Answer
+    >>> SentenceBLEU().score(Answer("Nokia"), Item("q", "?", answers=("Nokia",)))
+    1.0
+    """
+
+    words: str = "13a"
+
+    called: ClassVar[str] = "SentenceBLEU"
+
+    def __post_init__(self) -> None:
+        checked_words(self.called, self.words)
+
+    def applies(self, item: Item) -> bool:
+        return bool(item.answers)
+
+    def score(self, result: Result, item: Item) -> float:
+        c, r, *counts = BLEU(self.words).seen(Case(item, result))
+        order = sum(of > 0 for of in counts[ORDER:])
+        return _bleu(c, r, counts[:order], counts[ORDER : ORDER + order])
+
+
+def _bleu(c: float, r: float, matched: Sequence[float], grams: Sequence[float]) -> float:
+    """BLEU of words, words of the nearest references, and matches among the n-grams of each length."""
+    if not any(matched) or not all(grams):
+        return 0.0
+    halved, logs = 1.0, 0.0
+    for matches, of in zip(matched, grams, strict=True):
+        halved *= 1 if matches else 2
+        logs += log((matches or 1 / halved) / of)
+    return exp(logs / len(grams) + min(0.0, 1 - r / c))
 
 
 def _grams(words: Sequence[str]) -> Grams:
