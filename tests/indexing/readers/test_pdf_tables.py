@@ -133,6 +133,22 @@ def test_columns_in_the_order_of_the_file_stay_so() -> None:
     assert read(Sheet(page)).document.text.split("\n") == ["Head", *left, *right]
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_table_whose_text_is_rotated_keeps_its_cells(turn: int) -> None:
+    drawn = rules(*[(x, 100, x, 400) for x in (60, 80, 100, 120)], *[(60, y, 120, y) for y in (100, 200, 300, 400)])
+    for row, cells in enumerate(ROWS):
+        for column, words in enumerate(cells):
+            x, y = 60 + 20 * row + 13, 100 + 100 * column + 5
+            if turn < 0:
+                x, y = 180 - x, 500 - y
+            drawn += b"BT /F1 10 Tf 0 %d %d 0 %g %g Tm (%s) Tj ET " % (turn, -turn, x, y, words.encode())
+    document = read(Sheet(text(60, 700, "Stones of the town and what they weigh") + drawn)).document
+    assert [region.rows for region in document.regions] == [ROWS]
+    assert document.text.endswith("Stone | Weight | Price\nMarble | 2.7 | 90\nTuff | 1.4 | 12")
+    first = document.boxes.within(document.text.index("Stone |"), document.text.index("Stone |") + 1)[0]
+    assert first.bottom - first.top > 200 > 20 > first.right - first.left
+
+
 def row_by_row(*columns: Sequence[str], gap: float = 20, leading: float = 12, shift: float = 0) -> bytes:
     """Columns of 150 points whose first lines are drawn first, then their second ones."""
     rows = zip_longest(*columns, fillvalue="")

@@ -433,7 +433,10 @@ def tables_of(grids: Iterable[Grid], letters: Sequence[Letter], text: str, attem
 
 def table_of(grid: Grid, letters: Sequence[Letter], text: str) -> PageTable | None:
     """The table in a grid, or None."""
-    frame = CellGrid(grid, rows_of(_inside(letters, grid.area)))
+    inside = _inside(letters, grid.area)
+    turn = _turn_of(inside) if grid.down else 0
+    grid = _turned_grid(grid, turn)
+    frame = CellGrid(grid, rows_of([_turned(letter, turn) for letter in inside] if turn else inside))
     least = 3 if frame.ruled or not grid.down else 4  # shaded lines of a listing have two: their numbers, and code
     if len(grid.heights) < 2 or not least <= len(frame.sides) <= _MOST_CELLS // len(grid.heights):
         return None
@@ -445,7 +448,38 @@ def table_of(grid: Grid, letters: Sequence[Letter], text: str) -> PageTable | No
     if not _is_table(said, parted=parted):
         return None
     found = [[letter for cell in row for letter in cell] for row in rows]
+    if turn:
+        upright = {letter.at: letter for letter in inside}
+        found = [[upright[letter.at] for letter in row] for row in found]
     return PageTable(said, tuple(map(area_of, found)), frozenset(letter.at for row in found for letter in row))
+
+
+def _turn_of(letters: Sequence[Letter]) -> int:
+    """How most letters follow each other: 0 along a line, 1 upwards, -1 downwards."""
+    if len(letters) < 2:
+        return 0
+    numbers, x, y = np.array([(at, left + right, top + bottom) for at, _, left, top, right, bottom in letters]).T
+    next_to = np.diff(numbers) == 1
+    along, upwards = np.diff(x)[next_to], -np.diff(y)[next_to]
+    steep = abs(upwards) > abs(along)
+    return int(np.sign(upwards[steep].sum())) if steep.sum() * 2 > len(steep) else 0
+
+
+def _turned(letter: Letter, turn: int) -> Letter:
+    """A letter of rotated text, as it stands for who reads it upright."""
+    at, text, left, top, right, bottom = letter
+    sides = (-bottom, left, -top, right) if turn > 0 else (top, -right, bottom, -left)
+    return Letter(at, text, *sides)
+
+
+def _turned_grid(grid: Grid, turn: int) -> Grid:
+    if not turn:
+        return grid
+    across, down = (
+        tuple(Rule(sign * rule.at, *sorted((-sign * rule.start, -sign * rule.end))) for rule in rules)
+        for rules, sign in ((grid.down, turn), (grid.across, -turn))
+    )
+    return Grid(across, down)
 
 
 def _inside(letters: Iterable[Letter], area: Area) -> list[Letter]:
