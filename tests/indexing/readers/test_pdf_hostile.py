@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import struct
 import sys
 import zlib
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 
 from spolia.errors import DocumentError
 from spolia.indexing.readers.pdf import reader as pdf_reader
-from spolia.indexing.readers.pdf.reader import PdfReader
+from spolia.indexing.readers.pdf.reader import PageImage, PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
 from tests.indexing.readers.pdf_samples import FIRST, Sheet, lines, pdf, rules, stream, text
 from tests.indexing.sample_documents import pdf_of
@@ -262,3 +263,17 @@ def test_a_grid_without_letters_is_no_table() -> None:
     assert (blank.document.text.strip(), blank.empty_pages, blank.dropped) == ("One", (1,), ())
     around = read(pdf([Sheet(grid + text(60, 700, "Above") + text(70, 487, " "))]))
     assert (around.document.text, around.warnings) == ("Above", ())
+
+
+def test_an_image_of_an_absurd_page_has_a_bounded_area() -> None:
+    data = pdf([Sheet(text(60, 700, "Words"), box=b"[0 0 14400 14400]")])
+    (image,) = PageImage((), 1, 144.0).parts(Blob("a.pdf", data))
+    width, height = struct.unpack(">2I", image.data[16:24])
+    assert (width, height) == (4000, 4000)
+
+
+def test_pages_beyond_the_most_are_counted_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spolia.indexing.readers.pdf.document._MOST_PAGES", 2)
+    reading = read(pdf_of([["One."], ["Two."], ["Three."]]))
+    assert (reading.document.text, reading.dropped) == ("One.\nTwo.", (("pages", 1),))
+    assert "Only the first 2 of 3 pages were read." in reading.warnings[0]

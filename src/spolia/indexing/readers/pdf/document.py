@@ -248,6 +248,11 @@ class Noticed:
             yield f"{len(numbers)} of {pages} pages have no text ({_shown(numbers)}); they need OCR: {why}."
         if self.cut:
             yield f"Nothing was read from page {self.cut} on: {_GIVEN_UP} pages in a row cannot be read."
+        if left := self.dropped["pages"]:
+            yield (
+                f"Only the first {pages:,} of {pages + left:,} pages were read. Split the file to read all, for "
+                "example: qpdf --split-pages=10000 OLD.pdf NEW.pdf"
+            )
         unsure = [number for number, sure in self.recognised.items() if sure < _LEAST_SURE]
         if unsure:
             yield f"The text recognised on {len(unsure)} pages may be wrong ({_shown(unsure)}): their picture is poor."
@@ -344,6 +349,8 @@ def _blob(uri: str, page: int, spot: Spot) -> Blob | None:
 
 _POINTS = 72.0
 _MOST_PIXELS = 50_000_000
+_MOST_COLOURED = 16_000_000
+"""Dots of a page in colour, as A4 at 350 dpi has: each takes 15 bytes and more while it is drawn and packed."""
 
 
 def recognised(pdf: Any, number: int, page: PdfPage, ocr: Ocr | None, noticed: Noticed) -> PdfPage:
@@ -379,7 +386,8 @@ def _drawn(pdf: Any, number: int, dpi: float, *, in_colour: bool = False) -> tup
     """A page, in grey or as red, green and blue, and its dots per inch, which are fewer for a page of absurd size."""
     with ONE_AT_A_TIME, closing(pdf[number]) as page:
         width, height = (min(max(side, 1.0), 1e6) for side in page.get_size())
-        dpi = min(dpi, _POINTS * (_MOST_PIXELS / (width * height)) ** 0.5)
+        most = _MOST_COLOURED if in_colour else _MOST_PIXELS
+        dpi = min(dpi, _POINTS * (most / (width * height)) ** 0.5)
         how = {"rev_byteorder": True, "prefer_bgrx": False} if in_colour else {"grayscale": True}
         with closing(page.render(scale=dpi / _POINTS, **how)) as bitmap:
             pixels = bitmap.to_numpy()
@@ -389,6 +397,8 @@ def _drawn(pdf: Any, number: int, dpi: float, *, in_colour: bool = False) -> tup
 
 
 _MOST_CHARACTERS = 100_000_000
+_MOST_PAGES = 20_000
+"""Pages that are read: a small file may name one page any number of times."""
 _RENEWED = 250
 _XFA = (2, 3)  # FORMTYPE_XFA_FULL, FORMTYPE_XFA_FOREGROUND
 
@@ -433,7 +443,7 @@ def attached_to(blob: Blob, passwords: tuple[tuple[str, str], ...]) -> list[Blob
 def _leaves(reader: "PdfReader", file: PdfFile, blob: Blob, noticed: Noticed) -> Iterator[PageText]:
     """The pages, one after the other; between them PDFium is free for other threads."""
     characters, count = 0, len(file.pdf)
-    for number in range(count):
+    for number in range(min(count, _MOST_PAGES)):
         if number and number % _RENEWED == 0:
             file.renew()
         leaf = _leaf(reader, file, number, noticed)
@@ -446,6 +456,7 @@ def _leaves(reader: "PdfReader", file: PdfFile, blob: Blob, noticed: Noticed) ->
                 "the most that a document may have. Split it, for example: qpdf --split-pages=1000 OLD.pdf NEW.pdf"
             )
         yield leaf
+    noticed.dropped["pages"] += max(0, count - _MOST_PAGES)
 
 
 _NO_PAGE = PdfPage()

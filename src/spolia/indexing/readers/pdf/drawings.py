@@ -27,7 +27,7 @@ def png_of(pixels: Any) -> bytes:
     rows = np.zeros((height, 1 + width * (channels[0] if channels else 1)), np.uint8)  # each begins with filter 0
     rows[:, 1:] = pixels.reshape(height, -1)
     head = struct.pack(">IIBBBBB", width, height, 8, _COLOURS[channels[0] if channels else 1], 0, 0, 0)
-    parts = (b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b"")
+    parts = (b"IHDR", head), (b"IDAT", zlib.compress(rows.data, 6)), (b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*part) for part in parts)
 
 

@@ -57,7 +57,8 @@ class PageImage(Value):
 
     Args:
         page: from 1.
-        dpi: dots per inch; boxes of citations are in points, 72 per inch.
+        dpi: dots per inch; boxes of citations are in points, 72 per inch. A page of more than 16 million dots is
+            drawn with fewer per inch.
     """
 
     passwords: tuple[tuple[str, str], ...]
