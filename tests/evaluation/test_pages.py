@@ -140,10 +140,18 @@ def test_one_flow_has_a_report_too() -> None:
 
 
 def test_an_end_that_is_not_known_is_explained() -> None:
-    found = Experiment({"good": first}, ITEMS, parse_measures("R@5,ATC")).run()
+    found = Experiment({"good": first}, ITEMS[:1], parse_measures("R@5,ATC")).run()
     assert "| ATC | 0 [0, ?] |" in markdown(found)
     for page in (markdown(found), html(found)):
         assert "the 95 % interval. ?: the bound cannot be estimated" in page
+
+
+def test_a_cost_that_never_varies_has_no_interval() -> None:
+    found = Experiment({"good": first}, ITEMS, parse_measures("R@5,Calls")).run()
+    assert "| Calls | 1 |" in markdown(found)
+    assert found.flows[0].json()["measures"]["Calls"] == {
+        "mean": 1.0, "low": 1.0, "high": 1.0, "n": len(ITEMS), "undetermined": 0
+    }  # fmt: skip
 
 
 def test_a_measure_that_no_flow_defines_has_no_plot_and_no_verdict() -> None:

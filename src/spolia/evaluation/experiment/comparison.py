@@ -37,7 +37,12 @@ class Estimates:
         ]
 
     def interval(self, flow: int) -> Interval | None:
-        """The number of a flow; None where no question is determined, or none of those defines it."""
+        """Return the number of a flow; None where no question is determined, or none of those defines it. A cost that
+        is the same for every question has no interval."""
+        known = [one for one in self.columns[flow] if one is not None]
+        if isinstance(self.measure, CostMeasure) and len(known) > 1 and len(set(known)) == 1:
+            (cost,) = known[0]
+            return Interval(cost, cost, cost, len(known))
         return self._statistics.interval(flow) if self._known(flow) else None
 
     def difference(self, ours: int, theirs: int) -> tuple[Interval, float] | None:
@@ -164,7 +169,11 @@ def amount(interval: Interval, unit: bool) -> str:
 
     >>> amount(Interval(0.031, 0.012, 0.05, 100), True), amount(Interval(1812, 1500.2, float("inf"), 9), False)
     ('3.1 [1.2, 5.0]', '1812 [1500, ?]')
+    >>> amount(Interval(1.0, 1.0, 1.0, 60), False)
+    '1'
     """
+    if interval.low == interval.mean == interval.high:
+        return number(interval.mean, unit)
     mean, low, high = (number(one, unit) for one in (interval.mean, interval.low, interval.high))
     return f"{mean} [{low}, {high}]"
 
