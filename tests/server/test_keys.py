@@ -57,6 +57,12 @@ def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
     assert keys.holder(f"Bearer {bob}") is not None
     assert (still := keys.holder(f"Bearer {ann}")) is not None
     assert still.quota.wait(still.quota.started) > 0  # a change of the file gives no new quota
+    with_a_slip = file.read_text().partition('["bob"]')[0].replace("sha256", "sha265")
+    file.write_text(with_a_slip)  # ann's entry is wrong, and bob's is deleted
+    assert keys.holder(f"Bearer {ann}") is not None
+    assert keys.holder(f"Bearer {bob}") is None
+    bob = add_key(file, KeyHolder("bob"))
+    assert keys.holder(f"Bearer {bob}") is not None
     file.write_text("[")
     assert keys.holder(f"Bearer {bob}") is not None
     file.write_text("")

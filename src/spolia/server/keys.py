@@ -253,7 +253,7 @@ class ApiKeys:
 
 class KeysInFile(ApiKeys):
     """The keys of a TOML file, as `spolia keys` writes it. A changed file holds from the next request on; while it
-    cannot be read, the keys before it hold.
+    cannot be read, the keys before it hold. If one entry is wrong, its key before holds; all others are as written.
 
     Raises:
         QueryError: it cannot be read, or is wrong.
@@ -270,11 +270,19 @@ class KeysInFile(ApiKeys):
         return super().holder(authorization)
 
     def _read_again(self) -> None:
+        log = logging.getLogger(__name__)
         try:
-            found = _holders_in(self.file)
+            tables = _tables(self.file)
         except QueryError as error:
-            logging.getLogger(__name__).warning("The keys of before still hold. %s", error)
+            log.warning("The keys of before still hold. %s", error)
             return
+        found: dict[str, KeyHolder] = {}
+        for name, said in tables.items():
+            try:
+                found.update([_asker(self.file, name, said)])
+            except QueryError as error:
+                log.warning("The key of before of %s still holds. %s", name, error)
+                found |= {key: before for key, before in self._holders.items() if before.name == name}
         for key, before in self._holders.items():
             if key in found and found[key].quota.per_minute == before.quota.per_minute:
                 found[key] = replace(found[key], quota=before.quota)  # what is spent stays spent
