@@ -424,16 +424,17 @@ class PageTable:
 def tables_of(grids: Iterable[Grid], letters: Sequence[Letter], text: str, attempt: Attempt) -> list[PageTable]:
     """The tables of a page, none within another."""
     found: list[PageTable] = []
+    middles = _middles(letters)
     for grid in grids:
-        table: PageTable | None = attempt("table", partial(table_of, grid, letters, text), None)
+        table: PageTable | None = attempt("table", partial(table_of, grid, letters, middles, text), None)
         if table and not any(table.letters & other.letters for other in found):
             found.append(table)
     return found
 
 
-def table_of(grid: Grid, letters: Sequence[Letter], text: str) -> PageTable | None:
-    """The table in a grid, or None."""
-    inside = _inside(letters, grid.area)
+def table_of(grid: Grid, letters: Sequence[Letter], middles: Any, text: str) -> PageTable | None:
+    """The table in a grid, or None. `middles`: of the letters, n × 2."""
+    inside = _inside(letters, middles, grid.area)
     turn = _turn_of(inside) if grid.down else 0
     grid = _turned_grid(grid, turn)
     frame = CellGrid(grid, rows_of([_turned(letter, turn) for letter in inside] if turn else inside))
@@ -482,10 +483,16 @@ def _turned_grid(grid: Grid, turn: int) -> Grid:
     return Grid(across, down)
 
 
-def _inside(letters: Iterable[Letter], area: Area) -> list[Letter]:
-    """Those whose middle lies in an area."""
-    left, top, right, bottom = (2 * side for side in area)
-    return [each for each in letters if left <= each[2] + each[4] <= right and top <= each[3] + each[5] <= bottom]
+def _middles(letters: Sequence[Letter]) -> Any:
+    """Where the middles of letters lie: n × 2."""
+    sides = np.array([letter[2:] for letter in letters]).reshape(-1, 4)
+    return (sides[:, :2] + sides[:, 2:]) / 2
+
+
+def _inside(letters: Sequence[Letter], middles: Any, area: Area) -> list[Letter]:
+    """The letters whose middle lies in an area."""
+    held = ((middles >= area[:2]) & (middles <= area[2:])).all(1)
+    return list(compress(letters, held.tolist()))
 
 
 def _filled(rows: Cells) -> Cells:
