@@ -13,6 +13,11 @@ from unittest.mock import patch
 
 import pytest
 from _pytest.doctest import DoctestModule
+from hypothesis import HealthCheck, settings
+
+# No test depends on how fast the machine is: another program may have it, too.
+settings.register_profile("spolia", deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("spolia")
 
 MEMORY = "/dev/shm"
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**32:

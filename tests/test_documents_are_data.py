@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spolia
@@ -301,7 +301,7 @@ def test_no_text_leaves_its_place(cls: type, tmp_path_factory: pytest.TempPathFa
         return
 
     @given(texts=wild_texts, reply=st.sampled_from(replies))
-    @settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=12, derandomize=True, database=None)
     def look(texts: Texts, reply: str) -> None:
         assert_same_but_for_the_texts(tame[reply], sent(cls, texts, folder, reply))
 
@@ -342,7 +342,7 @@ def test_the_operators_that_are_walked_are_those_that_ask() -> None:
 
 @pytest.mark.slow
 @given(texts=wild_texts)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_prompt_of_ones_own_holds_too(texts: Texts) -> None:
     own = FString("[system]\nBrief.\n[user]\n<q>{{question}}</q>\n{{passages}}")
     assert_same_but_for_the_texts([own(ranking(TAME))], [own(ranking(texts))])
@@ -390,7 +390,7 @@ def test_no_row_and_no_graph_leaves_its_place(
         return found
 
     @given(texts=wild_texts)
-    @settings(max_examples=25, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=25, derandomize=True, database=None)
     def look(texts: Texts) -> None:
         assert_same_but_for_the_texts(sent_of(TAME), sent_of(texts))
         assert sent_of(texts)[0].messages[-1].content.count("w.") >= 2, "what is there is not shown"
@@ -413,7 +413,7 @@ def test_no_answer_convinces_a_judge_by_leaving_its_place(cls: type) -> None:
     assert tame
 
     @given(texts=wild_texts)
-    @settings(max_examples=12, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=12, derandomize=True, database=None)
     def look(texts: Texts) -> None:
         for prompt in sent_of(texts):
             assert_same_but_for_the_texts([tame[_system(prompt)]], [prompt])

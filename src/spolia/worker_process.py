@@ -208,20 +208,29 @@ def _clock(seconds: float, end: Callable[[], None]) -> Iterator[None]:
 
 
 _idle: defaultdict[int, list[WorkerProcess]] = defaultdict(list)
+_idle_alone: defaultdict[object, list[WorkerProcess]] = defaultdict(list)
+"""By memory, and by what a worker serves alone."""
+MOST_ALONE = 4
+"""Kept workers that serve one thing alone, each with its memory."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)
+    os.register_at_fork(after_in_child=_idle_alone.clear)
 
 
 @atexit.register
 def _end_idle() -> None:
-    for worker in chain(*_idle.values()):
+    for worker in chain(*_idle.values(), *_idle_alone.values()):
         worker.end()
 
 
 @contextmanager
-def borrowed(memory_mb: int) -> Iterator[WorkerProcess]:
-    """A worker that nobody else asks meanwhile, kept for the next who wants one. A cancelled run ends it."""
-    idle = _idle[memory_mb]
+def borrowed(memory_mb: int, serves: object = None) -> Iterator[WorkerProcess]:
+    """A worker that nobody else asks meanwhile, kept for the next who wants one. A cancelled run ends it.
+
+    Args:
+        serves: the one thing that it serves; None for whatever comes.
+    """
+    idle = _idle[memory_mb] if serves is None else _idle_alone[memory_mb, serves]
     try:
         worker = idle.pop()
     except IndexError:
@@ -231,6 +240,9 @@ def borrowed(memory_mb: int) -> Iterator[WorkerProcess]:
             yield worker
     finally:
         idle.append(worker)
+        for least in list(_idle_alone)[:-MOST_ALONE]:
+            for left in _idle_alone.pop(least, ()):
+                left.end()
 
 
 _MATCH_MB = 256

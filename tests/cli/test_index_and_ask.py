@@ -189,7 +189,7 @@ def test_a_killed_command_leaves_what_was_published(notes: Path, store: Path, sp
     while process.poll() is None and not list((store / "lexical" / "chunk").glob("g2*")):
         time.sleep(0.005)
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode in (0, 143)
     if process.returncode == 143:
         assert json.loads(out)["exit_code"] == 143

@@ -165,7 +165,7 @@ def test_a_training_that_is_killed_in_mid_epoch_goes_on_to_the_same_weights(spol
     while done < 3 and killed.poll() is None:
         done = steps_of(tmp_path / "killed" / "checkpoint.npz")
     killed.kill()
-    assert killed.wait(60) == -signal.SIGKILL
+    assert killed.wait(600) == -signal.SIGKILL
     done = steps_of(tmp_path / "killed" / "checkpoint.npz")
     assert 3 <= done < 60
     rest = spolia(*command, "-o", tmp_path / "killed").json

@@ -50,7 +50,7 @@ def in_terminal(*command: object) -> tuple[int, str, str]:
     assert ran.stdout is not None
     out = ran.stdout.read().decode()
     os.close(screen)
-    return ran.wait(60), out, shown.decode()
+    return ran.wait(600), out, shown.decode()
 
 
 def test_an_estimate_of_the_whole_study_asks_no_model_and_holds_what_it_takes(

@@ -80,7 +80,7 @@ def test_without_the_module_the_way_out_is_told(spolia: Spolia, store: str, plac
 def test_a_changed_function_is_planned(spolia: Spolia, store: str, place: Path) -> None:
     (place / "cutting.py").write_text(CUTTING.replace("upper()", "upper()[:5]"))
     command = [sys.executable, "-m", "spolia", "plan", "notes", "--store", store, "--known", "cutting.py"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert "group loud  rebuilt  2 passages to cut" in ran.stdout, ran.stderr
     assert "--known cutting.py --rebuild" in ran.stderr
 

@@ -157,7 +157,7 @@ def flows() -> st.SearchStrategy[Operator[Query, Query]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(flow=flows(), index=st.integers(0, 1), in_run=st.booleans())
 def test_no_flow_makes_more_calls_than_it_says(flow: Operator[Query, Query], index: int, in_run: bool) -> None:
     bound = flow.calls()

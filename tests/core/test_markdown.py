@@ -45,7 +45,7 @@ PIECES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(PIECES)
 def test_a_stream_gives_what_the_whole_text_gives(pieces: list[str]) -> None:
     stream = MarkdownStream()

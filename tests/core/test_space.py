@@ -86,7 +86,6 @@ OTHERS: list[Operator[int, int]] = [
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(
     parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3, unique_by=id),
     other=st.sampled_from(OTHERS),
@@ -173,7 +172,6 @@ TAGGED: list[Operator[int, int]] = [
 ]  # fmt: skip
 
 
-@settings(deadline=None)
 @given(
     parts=st.lists(st.sampled_from(TAGGED), min_size=1, max_size=4, unique_by=id),
     more=st.lists(st.sampled_from(TAGGED), max_size=2, unique_by=id),
@@ -292,7 +290,7 @@ def _is_valid(space: Space[int, int], point: Point) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3, unique_by=id), seed=st.integers(0, 99))
 def test_every_point_and_neighbour_is_one_of_those_that_settling_lists(parts: list[Any], seed: int) -> None:
     flow = parts[0]

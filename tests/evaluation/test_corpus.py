@@ -128,10 +128,8 @@ def test_a_killed_index_goes_on_where_it_was(tmp_path: Path) -> None:
     kept, log = tmp_path / "kept", tmp_path / "log"
     module = [sys.executable, "-m", "tests.evaluation.killed_corpus", str(tmp_path), str(kept), str(log)]
     with subprocess.Popen([*module, rows[3 * AT_ONCE]["text"]]) as process:
-        waited = time.monotonic() + 60
         while (len(log.read_text().splitlines()) if log.exists() else 0) < 3 * AT_ONCE:
             assert process.poll() is None
-            assert time.monotonic() < waited
             time.sleep(0.02)
         process.kill()
     assert process.returncode == -signal.SIGKILL

@@ -257,7 +257,7 @@ def test_what_several_flows_ask_alike_is_asked_once() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_file_is_read_as_far_as_it_is_whole_and_the_rest_is_computed_again(seed: int) -> None:
     """Cut off anywhere, or with bytes changed anywhere behind its first line."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia import Answer, Budget, Failure, Query, Ranking, Run, dump, load, step
@@ -37,7 +37,7 @@ LOOPS = (
     "prefrag-prompt", "prefrag-no-preference", "prefrag-no-reflection", *LARGE,
 )  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
-less = settings(max_examples=5, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+less = settings(max_examples=5, derandomize=True, database=None)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from spolia.core.codec import type_id
 from spolia.core.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
@@ -25,7 +25,7 @@ VALUES = sorted(
     key=lambda cls: type_id(cls),
 )
 """All but one that holds a function, which no text can hold."""
-less = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+less = settings(max_examples=10)
 NAMES: dict[str, Any] = {
     **{cls.__name__: cls for cls in written_in_flows()},
     **{getattr(own, "__name__", getattr(own, "name", "")): own for own in OWN},
@@ -40,7 +40,7 @@ def kinds(flow: Operator[Any, Any]) -> Iterator[type]:
 
 @pytest.mark.slow
 @given(flow=flows | walks)
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100)
 def test_a_random_flow_comes_back_from_its_file(flow: Operator[Any, Any]) -> None:
     again = load(dump(flow), operators=OWN)
     assert again == flow
@@ -49,7 +49,7 @@ def test_a_random_flow_comes_back_from_its_file(flow: Operator[Any, Any]) -> Non
 
 @pytest.mark.slow
 @given(flow=flows | walks)
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100)
 def test_a_random_flow_is_rebuilt_by_what_it_prints(flow: Operator[Any, Any]) -> None:
     assert eval(repr(flow), NAMES) == flow
 
@@ -59,7 +59,7 @@ def test_the_random_flows_have_every_combinator() -> None:
     seen: set[type] = {Stopped}
 
     @given(flow=flows | walks)
-    @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=300, derandomize=True, database=None)
     def look(flow: Operator[Any, Any]) -> None:
         seen.update(kinds(flow))
 
@@ -103,7 +103,7 @@ def _one(cls: type) -> list[Any]:
     found: list[Any] = []
 
     @given(op=instances(cls))
-    @settings(max_examples=1, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=1, derandomize=True, database=None)
     def look(op: Any) -> None:
         found.append(op)
 

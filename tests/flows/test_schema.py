@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from spolia.core.codec import type_id
 from spolia.core.operator import Operator
@@ -40,7 +40,7 @@ def follows(text: str, root: Any = None) -> bool:
 
 @pytest.mark.slow
 @given(flow=flows | walks)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60)
 def test_a_dumped_flow_follows_the_schema(flow: Operator[Any, Any]) -> None:
     assert follows(dump(flow), with_own())
 
@@ -48,7 +48,7 @@ def test_a_dumped_flow_follows_the_schema(flow: Operator[Any, Any]) -> None:
 @pytest.mark.parametrize("cls", few(LEAVES), ids=lambda cls: type_id(cls))
 def test_every_dumped_operator_follows_the_schema(cls: type[Operator[Any, Any]]) -> None:
     @given(op=instances(cls))
-    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=6)
     def look(op: Operator[Any, Any]) -> None:
         assert follows(dump(op), with_own())
         assert follows(dump(op, {f"r{index}": found for index, found in enumerate(op.resources)}), with_own())
@@ -97,7 +97,7 @@ def test_the_schema_is_json_and_tells_what_each_field_is_for() -> None:
 
 @pytest.mark.slow
 @given(flow=flows)
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100)
 def test_other_readers_of_yaml_see_the_same_data(flow: Operator[Any, Any]) -> None:
     text = dump(flow)
     assert repr(yaml.safe_load(text)) == repr(YamlReader("flow").read(text))

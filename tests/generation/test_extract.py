@@ -221,7 +221,7 @@ def test_numbers_out_of_range_are_refused(wrong: dict[str, float]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=400), st.text(max_size=60))
 def test_any_text_is_quoted_exactly(text: str, question: str) -> None:
     answer = Extract(threshold=0.0)(found(question or "?", node(text, start=7)))
@@ -231,7 +231,7 @@ def test_any_text_is_quoted_exactly(text: str, question: str) -> None:
     assert answer == Extract(threshold=0.0)(found(question or "?", node(text, start=7)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(alphabet="ab, .;\n漢字、。", max_size=600))
 def test_pieces_are_short_in_order_and_lose_nothing(text: str) -> None:
     spans = quotable(text, longest=5)

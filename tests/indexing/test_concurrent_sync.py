@@ -56,7 +56,7 @@ def contest(tmp_path: Path, address: str) -> Contest:
 @pytest.mark.slow
 def test_of_two_that_begin_together_each_publishes_what_the_other_one_has_not(contest: Contest) -> None:
     both = [contest.start(), contest.start()]
-    assert [process.wait(timeout=300) for process in both] == [0, 0]
+    assert [process.wait(timeout=600) for process in both] == [0, 0]
     assert len(contest.published()) == FILES
     assert len(contest.corpus.latest().opened.rows(BIRTHS, {})) == FILES  # no row was replaced by another one
     read = Counter(uri for uri, _ in contest.read())
@@ -85,7 +85,7 @@ def test_killed_at_random_nothing_that_was_published_is_published_again(contest:
         assert {uri: later[uri] for uri in published} == published
         if kills > 30:
             break
-    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    assert [process.wait(timeout=600) for process in running] == [0, 0]
     assert kills > 0
     assert len(contest.published()) == FILES
     assert {uri for uri, _ in contest.read()} == contest.published().keys()

@@ -200,18 +200,16 @@ def test_a_run_that_is_cancelled_waits_for_no_process_that_embeds(
         while not begun.exists():
             assert not found.done() or found.result()
             time.sleep(0.02)
-        at = time.monotonic()
         run.cancel()
         with pytest.raises(Cancelled):
             found.result()
-    assert time.monotonic() - at < 30
 
 
 TEXTS = st.text(st.sampled_from("ab .\n#|-<p>é𝔸"), max_size=300)
 
 
 @given(TEXTS, st.sampled_from([".txt", ".md", ".html"]), st.integers(20, 200))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_was_prepared_and_sent_gives_the_nodes_that_are_made_here(text: str, suffix: str, size: int) -> None:
     reader, blob = reader_of(f"a{suffix}", by_suffix(READERS)), Blob(f"a{suffix}", text.encode())
     assert reader is not None

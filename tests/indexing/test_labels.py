@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import StoreError
@@ -133,7 +133,7 @@ STATES = st.lists(st.dictionaries(st.sampled_from(["a.txt", "b.txt", "c.txt"]), 
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(states=STATES, batch=st.sampled_from([1, 1000]), at_once=st.sampled_from([1, 64]))
 def test_every_file_has_its_list_whatever_lists_its_copies_have_and_had(
     states: Sequence[Mapping[str, tuple[str, ...]]], batch: int, at_once: int

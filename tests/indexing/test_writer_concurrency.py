@@ -56,7 +56,7 @@ class Slow:
         self.read_of.append(blob.uri)
         if "slow" in blob.uri:
             self.reads.set()
-            assert self.go.wait(60)
+            assert self.go.wait(600)
         return Reading(blob.document(self, blob.data.decode()))
 
 
@@ -219,7 +219,7 @@ class Pausing(HashingEmbedder):
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         if kind == "passage":
             self.asked.set()
-            assert self.go.wait(60)
+            assert self.go.wait(600)
         return super().embed(texts, kind=kind)
 
 
@@ -340,7 +340,7 @@ class Gate(HashingEmbedder):
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         if kind == "passage":
             self.asked.release()
-            assert self.go.acquire(timeout=60)
+            assert self.go.acquire(timeout=600)
         return super().embed(texts, kind=kind)
 
 
@@ -374,11 +374,11 @@ def test_what_others_add_during_a_build_is_embedded_without_the_lock(
         run = threads.submit(build)
         try:
             for name in ("first", "second", "third"):  # each while the vectors of the one before are made
-                assert Gate.asked.acquire(timeout=20)
+                assert Gate.asked.acquire(timeout=600)
                 (folder / f"{name}.note").write_text(f"The {name} whale is new.")
                 sync(folder, corpus, readers=[go()], workers=0)
                 Gate.go.release()
-            assert Gate.asked.acquire(timeout=20)  # the vectors of the third
+            assert Gate.asked.acquire(timeout=600)  # the vectors of the third
             (folder / "krill.note").unlink()
             with corpus.writer(timeout_s=WAIT_S) as writer:
                 writer.remove("krill.note")
@@ -465,7 +465,7 @@ def test_others_write_while_graphs_of_vectors_are_built(
 
     def build(*given: Any) -> None:
         begun.set()
-        assert end.wait(60)
+        assert end.wait(600)
 
     monkeypatch.setattr("spolia.stores.vectors.graphs.build_graph", build)
     definition = Definition(Sentences(), embeddings=(Embedding(HashingEmbedder(), HNSW(above=1)),))

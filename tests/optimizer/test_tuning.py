@@ -239,7 +239,7 @@ gold = st.lists(st.lists(names, min_size=1, max_size=2, unique=True).map(tuple),
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(drawn=st.lists(st.tuples(st.lists(names, max_size=6).map(tuple), gold, graded), min_size=2, max_size=6))
 def test_gold_at_the_same_places_is_measured_once_and_right(drawn: list[Any]) -> None:
     items = [

@@ -54,7 +54,7 @@ lists = st.lists(st.tuples(names, st.integers(-3, 9).map(lambda n: n / 4)), max_
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(questions=st.lists(st.lists(lists, min_size=1, max_size=3), min_size=1, max_size=3), weight=st.floats(0, 2))
 def test_a_sweep_gives_what_each_variant_gives(questions: list[list[list[tuple[str, float]]]], weight: float) -> None:
     values = [
@@ -119,7 +119,7 @@ def told(ranking: Ranking) -> str:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(values=st.lists(rankings(), max_size=2), chosen=st.randoms())
 def test_a_sweep_of_cuts_thresholds_and_boosts_gives_what_each_gives_alone(
     values: list[Ranking], chosen: Random
@@ -174,7 +174,7 @@ def by_the_formula(lists: Sequence[Sequence[tuple[str, float]]], k: float) -> di
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(several=st.lists(lists, max_size=5), k=st.floats(0, 100))
 def test_reciprocal_rank_fusion_is_its_formula(several: list[list[tuple[str, float]]], k: float) -> None:
     fused = reciprocal_rank_fusion(several, k=k)
@@ -182,7 +182,7 @@ def test_reciprocal_rank_fusion_is_its_formula(several: list[list[tuple[str, flo
     assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(several=st.lists(lists, min_size=1, max_size=5), weights=st.lists(st.floats(0.1, 3), min_size=5, max_size=5))
 def test_a_convex_combination_is_its_formula(several: list[list[tuple[str, float]]], weights: list[float]) -> None:
     used = weights[: len(several)]

@@ -103,7 +103,7 @@ def test_a_node_without_a_number_stays_alone(corpus: Corpus) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data(), before=st.integers(0, 3), after=st.integers(1, 3), decay=st.floats(0, 1))
 def test_hits_stay_and_no_more_is_added_than_stands_beside_them(
     corpus: Corpus, data: st.DataObject, before: int, after: int, decay: float
@@ -161,7 +161,7 @@ def test_hits_that_were_written_stay_as_they_are(corpus: Corpus) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data(), before=st.integers(0, 3), after=st.integers(1, 3))
 def test_windows_are_exact_disjoint_and_hold_every_hit_once(
     corpus: Corpus, data: st.DataObject, before: int, after: int

@@ -349,7 +349,7 @@ replies = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(reply=replies | st.text(max_size=80), count=st.integers(0, 12))
 def test_any_reply_gives_a_permutation(reply: str, count: int) -> None:
     given_ids = [f"p{number}" for number in range(count)]
@@ -384,7 +384,7 @@ def test_colbert_scores_do_not_depend_on_what_else_is_judged() -> None:
     assert together["0"] == pytest.approx(2.0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 10_000))
 def test_late_interaction_is_that_of_the_loops(seed: int) -> None:
     from spolia.models.vectors import TokenVectors, max_sims

@@ -88,7 +88,7 @@ def test_opposite_is_no_more_unlike_than_unlike() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     texts=st.lists(st.lists(st.sampled_from(["red", "sea", "old", "of"]), max_size=4).map(" ".join), max_size=7),
     relevance=st.floats(0, 1),

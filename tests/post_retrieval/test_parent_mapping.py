@@ -239,7 +239,7 @@ def all_nodes(corpus: Corpus) -> list[Node]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_every_mapping_shows_each_node_once_with_the_best_score_of_its_hits(
     corpus: Corpus, all_nodes: list[Node], data: st.DataObject

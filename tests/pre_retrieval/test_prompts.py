@@ -61,7 +61,7 @@ def test_the_question_and_all_else_that_is_quoted_stay_inside(file: Path) -> Non
     assert "plain" not in plain[0]
 
     @given(hostile)
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     def look(text: str) -> None:
         found = filled(template, text)
         assert found[0] == plain[0]

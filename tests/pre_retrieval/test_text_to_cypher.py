@@ -30,7 +30,7 @@ def graph(tmp_path: Path) -> GraphFile:
 
 
 def test_an_error_is_said_to_the_model_which_mends_it_in_the_second_call(graph: GraphFile) -> None:
-    model = ScriptedModel((("no variable 'x'", f"```cypher\n{RIGHT}\n```"), ("", "MATCH (p) RETURN x.name")))
+    model = ScriptedModel((("Undefined variable 'x'", f"```cypher\n{RIGHT}\n```"), ("", "MATCH (p) RETURN x.name")))
     with Run() as run:
         (hit,) = (TextToCypher(model, graph) >> ShowRows())(WHO).hits
     assert run.usage.calls == 2

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import QueryError, StoreError, WiringError
@@ -125,7 +125,7 @@ words = st.lists(st.sampled_from(["stone", "old", "tower", "sea", "red", "of"]),
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(documents=st.lists(words, min_size=1, max_size=8), query=words)
 def test_scores_are_those_of_lucene(
     tmp_path_factory: pytest.TempPathFactory, documents: list[list[str]], query: list[str]

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia import filters as filters_module
@@ -168,7 +168,7 @@ def found(retriever: Operator[Query, Ranking], query: Query = QUERY) -> set[str]
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(
     described=st.lists(documents, min_size=1, max_size=5),
     wanted=st.lists(filters, min_size=1, max_size=8),

@@ -151,7 +151,7 @@ def test_every_link_goes_both_ways_with_one_weight(corpus: Corpus) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     vectors=arrays(np.float32, st.tuples(st.integers(1, 30), st.just(4)), elements=st.integers(-3, 3).map(float)),
     neighbours=st.integers(1, 6),
@@ -179,7 +179,7 @@ def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     vectors=arrays(np.float32, st.tuples(st.integers(2, 24), st.just(3)), elements=st.integers(-2, 2).map(float)),
     neighbours=st.integers(1, 4),
@@ -215,7 +215,7 @@ def _interleaved(count: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(sets=st.lists(st.frozensets(st.integers(0, 6), max_size=4), min_size=1, max_size=12), most=st.integers(1, 6))
 def test_sharing_is_the_cosine_of_the_sets(sets: list[frozenset[int]], most: int) -> None:
     nodes = np.array([node for node, labels in enumerate(sets) for _ in labels], dtype=np.int64)
@@ -234,7 +234,7 @@ def test_sharing_is_the_cosine_of_the_sets(sets: list[frozenset[int]], most: int
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.floats(0.125, 2, width=32)), max_size=20),
     allowed=st.lists(st.booleans(), min_size=6, max_size=6),

@@ -118,7 +118,7 @@ def test_hits_of_no_score_count_alike(corpus: Corpus) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.floats(0.0625, 2, width=32)), max_size=15),
     restart=st.lists(st.floats(0.0, 1.0), min_size=7, max_size=7).filter(lambda found: sum(found) > 0.01),

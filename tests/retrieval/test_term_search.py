@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import FilterError, QueryError, StoreError, WiringError
@@ -136,7 +136,7 @@ words = st.lists(st.sampled_from(["stone", "old", "tower", "sea", "red", "of"]),
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(documents=st.lists(words, min_size=1, max_size=8), query=words)
 def test_exact_lengths_give_the_scores_of_lucene(
     tmp_path_factory: pytest.TempPathFactory, documents: list[list[str]], query: list[str]
@@ -170,7 +170,7 @@ def rank_bm25(documents: list[list[str]], query: list[str]) -> list[float]:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30)
 @given(documents=st.lists(words, min_size=1, max_size=8), query=words)
 def test_okapi_gives_the_scores_of_rank_bm25(
     tmp_path_factory: pytest.TempPathFactory, documents: list[list[str]], query: list[str]

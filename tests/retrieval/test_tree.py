@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import ManifestMismatch, QueryError, WiringError
@@ -63,7 +63,7 @@ QUERIES = st.sampled_from(["needle", "needle under bridges in Oslo", "rivers of 
 
 
 @pytest.mark.parametrize("embedder", [None, EMBEDDER], ids=["bm25", "dense"])
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30)
 @given(text=QUERIES)
 def test_without_a_width_it_is_a_flat_search(corpus: Corpus, embedder: Embedder | None, text: str) -> None:
     flat = by(embedder, corpus)(Query(text))

@@ -66,7 +66,7 @@ ASKERS = st.tuples(st.sampled_from(["", "ann", "bob", "eve"]), st.sampled_from([
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RETRIEVERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(askers=st.lists(ASKERS, min_size=2, max_size=5))
 def test_nothing_restricted_is_seen_without_a_principal(
     name: str, corpus: Corpus, askers: list[tuple[str, tuple[str, ...]]]

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.core.operator import Operator
@@ -218,7 +218,7 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
         assert secrets(retriever(QUERY)) <= readable(lists, frozenset())
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2)
 @given(
     draw=st.randoms(use_true_random=False),
     askers=st.lists(st.tuples(st.sampled_from(ASKERS), st.sampled_from(NARROWED)), max_size=2),

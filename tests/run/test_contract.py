@@ -74,7 +74,7 @@ def test_every_sentence_of_the_contract_has_its_tests() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(flow=flows(), questions=queries())
 def test_every_way_of_running_gives_the_same(flow: Operator[Query, Query], questions: list[Query]) -> None:
     plain = [outcome(lambda q=q: flow(q)) for q in questions]  # type: ignore[misc]
@@ -140,7 +140,7 @@ def test_only_costly_steps_are_kept(runs: Runs) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text("abc", min_size=1, max_size=3), others=st.lists(st.text("xyz", max_size=2), min_size=2, max_size=4))
 def test_a_cached_result_never_carries_anothers_provenance(text: str, others: list[str]) -> None:
     asked = [Query(text, question=f"{other}?", origin=Query(other)) for other in others]
@@ -272,7 +272,7 @@ def test_two_principals_never_share_an_entry() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(flow=flows(), questions=queries())
 def test_usage_is_logical_and_spent_is_real(flow: Operator[Query, Query], questions: list[Query]) -> None:
     COUNTER.reset()
@@ -296,7 +296,7 @@ def test_usage_is_logical_and_spent_is_real(flow: Operator[Query, Query], questi
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     flow=flows(limits=True), questions=queries(), calls=st.integers(0, 5), threads=st.integers(1, 4), each=st.booleans()
 )
@@ -343,7 +343,7 @@ def test_a_guard_limits_its_body_alone() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(flow=flows(), questions=queries())
 def test_lanes_add_up_to_the_run(flow: Operator[Query, Query], questions: list[Query]) -> None:
     COUNTER.reset()
@@ -378,16 +378,11 @@ def nested(depth: int, width: int, leaf: Operator[Query, Query]) -> Operator[Que
 
 @pytest.mark.slow
 def test_nested_branches_keep_all_threads_at_work() -> None:
-    """4 deep, 16 wide, 2 threads: 61 waits of 10 ms; the ideal is half their sum, and work never stands still."""
-    leaf = Sleep(0.01)
+    """4 deep, 16 wide, 2 threads: 61 leaves, of which never more than two wait at once, and two do."""
     with Run(threads=2):
-        began = time.perf_counter()
-        nested(4, 16, leaf)(Query("q"))
-        took = time.perf_counter() - began
+        nested(4, 16, Sleep(0.01))(Query("q"))
     assert COUNTER.calls == 61
     assert COUNTER.most == 2
-    busy = 61 * 0.01 / (2 * took)
-    assert busy > 0.5, f"threads were busy {busy:.0%} of the time"
 
 
 @pytest.mark.slow
@@ -430,7 +425,7 @@ def test_arms_that_never_wait_stay_there_beside_arms_that_do() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(flow=flows(), question=st.text("abxy", min_size=1, max_size=3))
 def test_a_stream_ends_with_the_plain_result(flow: Operator[Query, Query], question: str) -> None:
     whole = flow >> Search() >> Guard(Say(), fallback=Say())
@@ -496,7 +491,7 @@ def test_cancelling_stops_everything() -> None:
     @step(waits=True)
     def blocked(query: Query) -> Query:
         with on_cancel(closed.set):
-            assert closed.wait(20)
+            assert closed.wait(600)
         check_cancelled()
         return query
 

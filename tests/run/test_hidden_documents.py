@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.core.operator import Operator
@@ -95,7 +95,7 @@ def test_a_store_answers_as_one_without_what_is_hidden(access: frozenset[str], t
     assert differing(lists, access, tmp_path) == []
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5)
 @given(seed=st.integers(0, 2**16), documents=st.integers(5, 12), access=st.sampled_from(ASKERS))
 def test_any_store_answers_as_one_without_what_is_hidden(seed: int, documents: int, access: frozenset[str]) -> None:
     lists = of_documents(random_lists(Random(seed), documents))

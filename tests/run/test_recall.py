@@ -311,7 +311,7 @@ def test_a_step_that_calls_itself_for_ever_fails_and_does_not_wait_for_itself(sh
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    thread.join(30)
+    thread.join(600)
     assert [one.kind for one in found] == ["RecursionError"]
 
 

@@ -113,7 +113,7 @@ def test_rows_and_threads_at_the_same_time_compute_once(kind: type[Retriever]) -
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(flow=flows(), questions=queries())
 def test_a_shared_run_gives_what_a_plain_one_gives(flow: Operator[Query, Query], questions: list[Query]) -> None:
     plain = [outcome(lambda q=q: flow(q)) for q in questions]  # type: ignore[misc]

@@ -67,7 +67,7 @@ FLOWS: st.SearchStrategy[Operator[int, int]] = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(FLOWS, st.lists(st.integers(0, 5), min_size=1, max_size=4), st.booleans(), st.sampled_from([1, 4]))
 def test_the_account_of_a_question_has_what_each_step_did(
     flow: Operator[int, int], values: list[int], batched: bool, threads: int

@@ -102,13 +102,13 @@ def test_a_closer_that_fails_leaves_the_others_and_the_cancelling_alone() -> Non
     @step(waits=True)
     def first(query: Query) -> Query:
         with on_cancel(refuses):
-            assert closed.wait(20)
+            assert closed.wait(600)
             raise ModelUnavailable("the socket was closed")
 
     @step(waits=True)
     def second(query: Query) -> Query:
         with on_cancel(closed.set):
-            assert closed.wait(20)
+            assert closed.wait(600)
             return query
 
     with Run(threads=3) as run:
@@ -123,7 +123,7 @@ def test_what_fails_because_it_was_closed_is_no_failed_row() -> None:
     @step(waits=True)
     def blocked(query: Query) -> Query:
         with on_cancel(closed.set):
-            assert closed.wait(20)
+            assert closed.wait(600)
             raise ModelUnavailable("the socket was closed")
 
     with Run(threads=1) as run:

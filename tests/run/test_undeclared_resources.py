@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.core.combinators import Branch, Each, Identity, places, settle
@@ -392,7 +392,7 @@ class First(Operator[Sequence[Ranking], Ranking]):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40)
 @given(
     form=st.sampled_from(sorted(FORMS)),
     events=st.lists(st.sampled_from(("ann", "bob", "", "struck off", "one more")), min_size=2, max_size=6),

@@ -90,7 +90,7 @@ class Served:
     collector: Collector
 
     def client(self, user: str) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.keys[user]}"}, timeout=30)
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.keys[user]}"}, timeout=600)
 
 
 @pytest.fixture(scope="session")
@@ -154,7 +154,7 @@ def serving(store: str) -> Iterator[Served]:
             until(lambda: httpx.get(f"{found.url}/ready").status_code == 200)
             yield found
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(600) == 0
 
 
 def sync_notes(store: Path, readers: list[str], address: str = "") -> Corpus:
@@ -164,9 +164,7 @@ def sync_notes(store: Path, readers: list[str], address: str = "") -> Corpus:
     return corpus
 
 
-def until(holds: Any, seconds: float = 30) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
+def until(holds: Any) -> None:
+    """Wait until something holds; a test that waits for nothing ends by its limit of time."""
     while not holds():
-        assert time.monotonic() < end, "It did not happen in time."
         time.sleep(0.02)

@@ -162,7 +162,7 @@ def process(folder: Path, model: Scripted) -> Iterator[tuple[subprocess.Popen[st
         first = json.loads(running.stdout.readline())
         head = {"Authorization": f"Bearer {first['token']}"}
         try:
-            with httpx.Client(base_url=first["url"], headers=head, timeout=60) as client:
+            with httpx.Client(base_url=first["url"], headers=head, timeout=600) as client:
                 yield running, client
         finally:
             running.kill()
@@ -178,4 +178,4 @@ def test_a_stream_begins_immediately_beats_and_ends_with_an_event_when_the_serve
             running.send_signal(signal.SIGTERM)
             rest = "".join(pieces)
         assert json.loads(rest.partition("event: error\ndata: ")[2])["error"]["code"] == "server_stopping"
-        assert running.wait(60) == 0
+        assert running.wait(600) == 0

@@ -110,7 +110,7 @@ def test_a_receiver_that_is_away_is_told_again_with_the_same_id(documents: Docum
     receiver.statuses = [503, 429]
     task = documents.add("a.md", b"The moon causes the tides.", callback=f"http://{receiver.host}")
     with publishing(documents):
-        assert receiver.all_came.wait(20)
+        assert receiver.all_came.wait(600)
     assert [headers["webhook-id"] for headers, _ in receiver.told][:3] == [f"task_{task}"] * 3
 
 

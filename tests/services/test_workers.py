@@ -109,7 +109,9 @@ def test_a_service_starts_its_workers_again_and_they_end_with_it(folder: Path, s
     service = started("serve", "bm25", "--store", "n.spolia", *how)
     assert service.stdout is not None
     told = json.loads(service.stdout.readline())
-    with httpx.Client(base_url=told["url"], headers={"Authorization": f"Bearer {told['token']}"}, timeout=30) as client:
+    with httpx.Client(
+        base_url=told["url"], headers={"Authorization": f"Bearer {told['token']}"}, timeout=600
+    ) as client:
         task = client.put("/v1/documents/zebra.slow", content=b"Zebras sleep standing.").json()["task"]
         first = killed_in_mid_job(folder)
         until(lambda: client.get(f"/v1/tasks/{task}").json()["state"] == "done")
@@ -133,12 +135,12 @@ def test_workers_that_are_started_by_hand_share_the_jobs_of_a_store(
         publishing = threading.Thread(target=documents.publish)
         publishing.start()
         dead = killed_in_mid_job(folder)
-        publishing.join(60)
+        publishing.join(600)
     job = documents.queue.job(task)
     assert job is not None
     assert (job.state, job.reason) == ("done", "")
     assert len(list(documents.corpus.snapshot().documents())) == 1
-    assert sorted(worker.wait(30) == 0 for worker in workers) == [False, True]
+    assert sorted(worker.wait(600) == 0 for worker in workers) == [False, True]
     assert dead in [worker.pid for worker in workers]
     assert len((folder / "begun").read_text().split()) == 2
     assert documents.queue.counts() == {"done": 1}

@@ -91,13 +91,13 @@ def test_others_commit_while_segments_are_joined(loose: Corpus, monkeypatch: pyt
 
     def waiting(*given: Any) -> None:
         begun.set()
-        assert go.wait(60)
+        assert go.wait(600)
         build_graph(*given)
 
     monkeypatch.setattr("spolia.stores.vectors.compaction.build_graph", waiting)
     thread = Thread(target=compact, args=(loose.backend, loose.latest().manifests, 10))
     thread.start()
-    assert begun.wait(60)
+    assert begun.wait(600)
     monkeypatch.setattr(segments, "SMALL_SEGMENTS", 3)  # joins what is being joined
     with loose.writer(timeout_s=5) as writer:
         writer.remove("d1")

@@ -22,7 +22,7 @@ METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     metric=st.sampled_from(METRICS),
     rows=st.lists(st.integers(1, 700), min_size=1, max_size=3),

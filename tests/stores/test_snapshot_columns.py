@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spolia.filters import Between, Condition, Field, Schema, where
@@ -198,7 +198,7 @@ def holds(corpus: Corpus, history: Sequence[tuple[Sequence[Change], Condition]])
 A_FILE: Change = ("put", "a.txt", (("lang", "en"),), [(), (("year", 1),)], ("ann",))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12)
 @given(history=histories)
 @example(history=[([A_FILE, ("copy", "a.txt", "b.md")], FILTERS[3]), ([("remove", "a.txt")], FILTERS[3])])
 @example(history=[([A_FILE], FILTERS[3]), ([("move", "a.txt", "b.md")], FILTERS[3])])
@@ -210,7 +210,7 @@ def test_filters_and_access_are_those_of_a_plain_look(history: Sequence[tuple[Se
         holds(Corpus(str(Path(folder) / "notes.spolia")), history)
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3)
 @given(history=histories)
 def test_they_are_in_a_database_too(server: Server, history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
     corpus = Corpus(server.address())

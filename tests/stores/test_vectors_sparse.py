@@ -24,7 +24,7 @@ def hashes(count: int) -> list[bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     first=TEXTS, second=TEXTS, asked=TEXTS, top_k=st.integers(0, 60), seed=st.integers(0, 99), filtered=st.booleans()
 )

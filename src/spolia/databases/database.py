@@ -159,10 +159,10 @@ def _cell(value: Scalar) -> str:
 
 
 @contextmanager
-def statement_worker(limits: QueryLimits) -> Iterator[WorkerProcess]:
+def statement_worker(limits: QueryLimits, serves: object = None) -> Iterator[WorkerProcess]:
     """A process that a statement runs in. If it is killed, the error goes to the author of the statement."""
     try:
-        with borrowed(limits.memory_mb) as worker:
+        with borrowed(limits.memory_mb, serves) as worker:
             yield worker
     except Died as died:
         check_cancelled()
@@ -173,15 +173,16 @@ def statement_worker(limits: QueryLimits) -> Iterator[WorkerProcess]:
 
 
 def ask_worker(
-    ask: Callable[..., Any], *place: Any, statement: str, limits: QueryLimits, load: Sequence[Any]
+    ask: Callable[..., Any], *place: Any, statement: str, limits: QueryLimits, load: Sequence[Any], alone: bool = False
 ) -> QueryRows:
     """The rows that a statement gives in a worker.
 
     Args:
         ask: of the place, the statement, and limits of rows and characters: the `plain` rows.
         load: a function and its arguments, called before; its time is not the statement's.
+        alone: the worker serves this place only.
     """
-    with statement_worker(limits) as worker:
+    with statement_worker(limits, place if alone else None) as worker:
         given = (*place, statement, limits.rows, limits.characters)
         columns, rows, is_cut = worker.call(ask, *given, seconds=limits.timeout_s, load=load)
     return QueryRows(tuple(columns), tuple(map(tuple, rows)), statement, is_cut)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spolia.core.run_context import reach
+from spolia.databases import cypher
 from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, ask_worker
 from spolia.errors import StoreError
 from spolia.types import Scalar, Value, kept
@@ -54,13 +55,13 @@ class PropertyGraph(Value):
     relations: tuple[Relation, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.by_id) < len(self.entities):
+        known = self.by_id
+        if len(known) < len(self.entities):
             raise StoreError("Two nodes of the graph have one id. Give every node its own.")
         for relation in self.relations:
-            if missing := {relation.start, relation.end} - self.by_id.keys():
-                raise StoreError(
-                    f"{relation!r:.100} is of the node {min(missing)!r}, which is not there. Add the node."
-                )
+            for id in (relation.start, relation.end):
+                if id not in known:
+                    raise StoreError(f"{relation!r:.100} is of the node {id!r}, which is not there. Add the node.")
 
     @classmethod
     def of(cls, plain: Any) -> "PropertyGraph":
@@ -134,7 +135,7 @@ _KINDS = 100
 
 @dataclass(frozen=True)
 class GraphFile(Value):
-    """A knowledge graph in a file of JSON, held in memory, which is asked in a reading subset of Cypher.
+    """A knowledge graph in a file of JSON, which is asked in a reading subset of Cypher (needs the extra `graph`).
 
     The file holds `{"nodes": [{"id", "labels", "properties"}], "relationships": [{"type", "from", "to",
     "properties"}]}`. It is read again when it changes. `spolia.databases.cypher` says what can be asked.
@@ -186,19 +187,10 @@ class GraphFile(Value):
     def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
         reach(self)
         state = self._state
-        return ask_worker(_ask, *state, statement=statement, limits=limits, load=(_load, *state))
-
-
-def _load(path: str, mtime_ns: int, size: int) -> None:
-    from spolia.databases.cypher import execution  # noqa: F401
-
-    read_graph(path, mtime_ns, size)
-
-
-def _ask(path: str, mtime_ns: int, size: int, statement: str, rows: int, characters: int) -> list[Any]:
-    from spolia.databases.cypher.execution import answered
-
-    return answered(statement, read_graph(path, mtime_ns, size), QueryLimits(rows, characters)).plain
+        self.graph()  # says what is wrong with the file
+        return ask_worker(
+            cypher.ask, *state, statement=statement, limits=limits, load=(cypher.load, *state), alone=True
+        )
 
 
 def described(graph: PropertyGraph) -> str:

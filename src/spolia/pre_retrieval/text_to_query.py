@@ -216,8 +216,8 @@ WRITE_CYPHER: Role[str] = Role("spolia:pre_retrieval/prompts/text_to_cypher.txt"
 class TextToCypher(AsksInStatements):
     """Answer a question by one MATCH … RETURN that a language model writes: q → rows.
 
-    The model sees which labels and properties there are, some names, and what links what. Its statement is run by a
-    reader that knows no clause that writes or calls (`spolia.databases.cypher`). The model sees a rejected or failed
+    The model sees which labels and properties there are, some names, and what links what. Its statement is run
+    read-only, in a process that can open no file (`spolia.databases.cypher`). The model sees a rejected or failed
     statement with the reason, `tries` times.
 
     Args:

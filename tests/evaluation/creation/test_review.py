@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia import Node
@@ -59,7 +59,7 @@ NASTY = st.sampled_from(("=1+1", "+5", "-5+cmd|' /C calc'!A0", "@SUM(A1)", "1/2"
 TEXT = st.one_of(NASTY, st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=30))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(TEXT, st.lists(TEXT, min_size=1, max_size=3), TEXT),

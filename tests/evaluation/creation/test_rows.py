@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia import ChatModel, Corpus, Run, Runs
@@ -59,7 +59,7 @@ def made(corpus: Corpus, server: Uneven) -> tuple[Recipe, dict[str, QuestionDraf
     return one, {draft.passages[0].id: one.body(draft) for draft in drafts}
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3)
 @given(
     seed=st.integers(0, 10**6), batch=st.integers(1, 9), threads=st.sampled_from((1, 3, 16)), kept=st.integers(0, 30)
 )

@@ -22,7 +22,7 @@ def by_all_signs(d: Any) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.2, 0.5, 1.0]), min_size=1, max_size=12))
 def test_few_differences_are_tried_with_all_signs(differences: list[float]) -> None:
     d = np.array(differences)

@@ -25,7 +25,7 @@ SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=6
 COMMITTED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "experiments.json"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SCORES)
 def test_the_interval_holds_the_mean_and_stays_where_scores_can_be(scores: list[float]) -> None:
     found = Sample([[one] for one in scores], resamples=500).interval(0)
@@ -35,7 +35,7 @@ def test_the_interval_holds_the_mean_and_stays_where_scores_can_be(scores: list[
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40))
 def test_a_difference_is_the_same_the_other_way_round(pairs: list[tuple[float, float]]) -> None:
     sample = Sample(pairs, resamples=500)
@@ -211,7 +211,7 @@ COUNTED = st.sampled_from([(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(COUNTED, COUNTED), min_size=1, max_size=7))
 def test_rows_of_few_questions_are_exchanged_in_all_ways(pairs: list[tuple[Row, Row]]) -> None:
     total = AbstentionF1().total

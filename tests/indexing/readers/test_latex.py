@@ -111,7 +111,7 @@ def test_macros_that_name_themselves_and_braces_that_never_close_end() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="ab \\{}%$&~#|[]\n1", max_size=60))
 def test_any_text_is_read_and_kept(text: str) -> None:
     assert LatexReader().read(Blob("a.tex", text.encode())).document.text == text

@@ -43,7 +43,7 @@ def everything(splitter: Splitter, part: Part) -> bool:
 
 @EVERY
 def test_pieces_stand_where_they_say_and_nothing_is_lost(splitter: Splitter) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(hostile, st.sampled_from(NAMES), st.sampled_from([0, 0, 7]), st.data())
     def look(text: str, uri: str, offset: int, data: st.DataObject) -> None:
         lines = [0, *(offset + at + 1 for at, letter in enumerate(text) if letter == "\n")]
@@ -74,7 +74,7 @@ def test_tokens_are_bounded_as_they_are_counted(splitter: Splitter) -> None:
     if not isinstance(splitter, Sized):
         return  # counts otherwise, or leaves it to others; their own tests say how
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(hostile, st.sampled_from([Bytes(), Threes()]))
     def look(text: str, tokenizer: Any) -> None:
         rest = {"rest": Sentences(SIZE, tokenizer=tokenizer)} if isinstance(splitter, TableAware) else {}

@@ -31,7 +31,7 @@ def windows(splitter: TokenWindow, part: Part) -> list[tuple[int, int]]:
 
 @pytest.mark.slow
 @given(st.integers(0, 300), st.integers(1, 40), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_windows_have_exactly_so_many_tokens_and_share_exactly_the_overlap(
     count: int, size: int, data: st.DataObject
 ) -> None:

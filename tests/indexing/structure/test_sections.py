@@ -118,7 +118,7 @@ def test_what_is_a_numbered_heading(text: str, found: list[str]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.text(alphabet="12. \n#ab§第一章Ⅳ1\t.IVX", max_size=80), level=st.integers(1, 3))
 def test_sections_cover_every_character_but_blanks(text: str, level: int) -> None:
     document = Document("d", text)
@@ -147,7 +147,7 @@ def test_a_text_is_cut_where_its_topic_changes() -> None:
     assert texts(Topics(EMBEDDER), Document("d", " \n")) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(alphabet="ab.! \n語。", max_size=80), sentences=st.integers(1, 5))
 def test_topics_cover_every_character_but_blanks(text: str, sentences: int) -> None:
     document = Document("d", text)
@@ -161,7 +161,7 @@ def test_topics_cover_every_character_but_blanks(text: str, sentences: int) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     vectors=arrays(np.float64, st.tuples(st.integers(1, 12), st.just(2)), elements=st.floats(-4, 4, width=16)),
     count=st.integers(1, 12),

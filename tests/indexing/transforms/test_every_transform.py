@@ -6,7 +6,7 @@ from dataclasses import MISSING, fields
 from typing import Any, get_origin, get_type_hints
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.core.operator import Operator
@@ -100,7 +100,7 @@ def test_there_are_transforms() -> None:
 @pytest.mark.parametrize("cls", few(TRANSFORMS, 6), ids=lambda cls: cls.__name__)
 def test_it_gives_pieces_that_stand_where_they_say(cls: type[Operator[Part, Pieces]]) -> None:
     @given(part=parts(), reply=st.sampled_from(REPLIES) | st.text(ALPHABET), draw=st.data())
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60)
     def look(part: Part, reply: str, draw: st.DataObject) -> None:
         op = made(cls, reply, draw)
         pieces = op(part)
@@ -121,7 +121,7 @@ def test_it_gives_pieces_that_stand_where_they_say(cls: type[Operator[Part, Piec
 @pytest.mark.parametrize("cls", few(TRANSFORMS, 6), ids=lambda cls: cls.__name__)
 def test_it_takes_parts_and_gives_pieces(cls: type[Operator[Part, Pieces]]) -> None:
     @given(draw=st.data())
-    @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=3)
     def look(draw: st.DataObject) -> None:
         assert made(cls, "x", draw).gives(Part) == tuple[Piece, ...]
 

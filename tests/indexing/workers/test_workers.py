@@ -153,7 +153,7 @@ def test_workers_end_while_they_read() -> None:
         workers.__exit__(None, None, None)
         assert not alive(pid)
         with pytest.raises(SpoliaError):
-            waiting.result(timeout=30)
+            waiting.result(timeout=600)
 
 
 def test_a_reader_that_no_other_process_can_import_is_refused(workers: WorkerProcesses) -> None:

@@ -45,6 +45,7 @@ EXTRAS = {
     "sql": ("rows of SQL databases", ("sqlalchemy",)),
     "text-to-sql": ("questions as SQL", ("sqlglot",)),
     "neo4j": ("graphs in Neo4j", ("neo4j",)),
+    "graph": ("Cypher over a graph in a file", ("kglite",)),
     "fsspec": ("files of other file systems", ("fsspec",)),
     "watch": ("changes as they happen, for --watch", ("watchfiles",)),
     "lancedb": ("vectors in LanceDB", ("lancedb",)),
