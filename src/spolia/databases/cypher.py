@@ -5,8 +5,8 @@ dialect differs from openCypher in places. `checked` refuses those: a refused st
 
 - kglite gives nodes properties that they lack (`id`, `title`, `type`, `label`). So the keys of the graph are stored
   with a prefix, and those of a statement are rewritten.
-- Clauses and functions that openCypher lacks, dynamic keys (`n['x']`, `keys(n)`) and regular expressions are refused.
-- A relationship in two patterns is refused: with a condition on its end kglite finds nothing.
+- `checked` refuses clauses and functions that openCypher lacks, dynamic keys (`n[x]`, `keys(n)`), regular expressions
+  and a relationship in two patterns: with a condition on its end kglite finds nothing.
 - A graph is compared with what kglite holds of it: it makes one type of mixed values.
 """
 
@@ -168,7 +168,7 @@ def checked(statement: str, kinds: Mapping[str, type]) -> str:
         if (dash.text, bracket.text) == ("-", "[") and name.is_name
     ]
     if len(set(links)) < len(links):
-        raise StatementError("A relationship stands in two patterns. Write one pattern, or another variable.")
+        raise StatementError("A relationship is in two patterns. Write one pattern, or another variable.")
     written, brackets = list[str](), list[str]()
     for at, token in enumerate(tokens):
         before, after = tokens[at - 1] if at else _END, tokens[at + 1] if at + 1 < len(tokens) else _END
@@ -198,7 +198,7 @@ def _refuse(token: Token, before: Token, after: Token) -> None:
     if token.text == "." and not (before.is_name or before.text in (")", "]", "}")):
         raise StatementError("A map of chosen keys, `n {.key}`, is not supported. Write {key: n.key}.")
     if token.kind == "text" and (before.text in _ARITHMETIC or after.text in _ARITHMETIC):
-        raise StatementError(f"{token.text:.40} is no number. Write a number.")
+        raise StatementError(f"{token.text:.40} is not a number. Write a number.")
     is_access = token.text == "[" and ((before.is_name and before.word not in _WORDS) or before.text in (")", "]"))
     if is_access and after.kind != "number" and after.text not in ("-", ".."):
         raise StatementError("A key or place that is computed, n[x], is not supported. Write n.key, or list[0].")
@@ -211,9 +211,9 @@ def _refuse_kind(key: str, before: Token, after: Token, kinds: Mapping[str, type
     """Refuse a property as a condition or a number that is none: kglite takes it for true, or for null."""
     is_alone = after.word in _LOGIC | _CLAUSES or after is _END or after.text == ")"
     if before.word in _LOGIC and is_alone and kinds.get(key) is not bool:
-        raise StatementError(f"The property {key} is no condition. Compare it, as in n.{key} = 1.")
+        raise StatementError(f"The property {key} is not a condition. Compare it, as in n.{key} = 1.")
     if (before.text in _ARITHMETIC or after.text in _ARITHMETIC) and kinds.get(key, float) is not float:
-        raise StatementError(f"The property {key} is no number. Compare it, or write toFloat(n.{key}).")
+        raise StatementError(f"The property {key} is not a number. Compare it, or write toFloat(n.{key}).")
 
 
 class LoadedGraph(NamedTuple):
