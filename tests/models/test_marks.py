@@ -62,7 +62,7 @@ def wide(text: str) -> str:
     return "".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in text)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(token=st.sampled_from(TOKENS), unseen=st.sampled_from(UNSEEN), place=st.integers(0, 30), form=st.integers(0, 3))
 def test_no_disguised_token_passes(token: str, unseen: str, place: int, form: int) -> None:
     token = [token, token.upper(), wide(token), "".join(wide(one) if at % 2 else one for at, one in enumerate(token))][
@@ -80,7 +80,7 @@ _SHAPE = re.compile(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from([*TOKENS, *"<>|[]/｜＜ \n\x01\u3164", "im_end", "turn", "passages", "x"]), max_size=12))
 def test_what_is_left_has_no_shape_of_a_token(pieces: list[str]) -> None:
     found = without_marks("".join(pieces), {"passages"})
