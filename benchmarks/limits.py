@@ -39,7 +39,9 @@ def _shape(result: Result) -> Judged:
 
 def _imports(result: Result) -> Judged:
     first = "the first import line of README"
-    return {first: (result[first], most(0.15)), **{name: (result[name], None) for name in result if "spolia" in name}}
+    cold = "spolia search, cold, 10,000 documents"
+    noted = {name: (result[name], None) for name in result if "spolia" in name}
+    return {**noted, first: (result[first], most(0.15)), cold: (result[cold], most(0.3))}
 
 
 def _encodings(result: Result) -> Judged:
@@ -116,6 +118,18 @@ def _change(result: Result) -> Judged:
         found[f"{kind}, least_cpu_ms"] = (result[kind]["fresh"]["least_cpu_ms"], None)
         found[f"{kind}, only its nodes"] = (result[kind]["only_its_nodes"], least(1))
     return found
+
+
+def _first_questions(result: Result) -> Judged:
+    cost = result["cpu_ms"]
+    found = result["publications of a first index of 5,000 files"]
+    return {
+        "first dense question after a publication, cpu_ms": (cost["first dense question"], most(5)),
+        "one more text, cpu_ms": (cost["one text"], most(20)),
+        "first filter of a process, cpu_ms": (cost["first filter"], most(50)),
+        "hybrid to the sum of its arms": (cost["hybrid to the sum of its arms"], most(1.05)),
+        "publications of a first index of 5,000 files": (found, most(4)),
+    }
 
 
 def _splitters(result: Result) -> Judged:
@@ -561,6 +575,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "documents": _documents,
     "pdf": _pdf,
     "change": _change,
+    "first_questions": _first_questions,
     "splitters": _splitters,
     "embedding": _embedding,
     "retrieval": _retrieval,

@@ -29,6 +29,7 @@ NAMES = (
     "pdf",
     "encodings",
     "change",
+    "first_questions",
     "splitters",
     "embedding",
     "model_client",

@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from spolia.filters import Between, Condition, Field, Schema, where
 from spolia.stores import open_store
+from spolia.stores.backends import sql
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
 from spolia.stores.open_store import OpenStore
+from spolia.stores.snapshot import records
 from spolia.stores.snapshot.lineage import passing
 from spolia.stores.snapshot.records import Records, file_meta
 from spolia.stores.snapshot.snapshot import Snapshot, latest
@@ -242,6 +244,32 @@ def test_nothing_is_read_again_that_has_not_changed(tmp_path: Path, monkeypatch:
     allowed = run.corpus.snapshot().allowed("chunk", frozenset(), filter)
     assert allowed.count == 48
     assert 0 < sum(asked) < 20, "as many as changed, not as many as there are"
+
+
+def test_a_filter_decodes_its_own_field_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = History(Corpus(str(tmp_path / "notes.spolia")).create())
+    with run.corpus.writer() as writer:
+        for group in GROUPS:
+            writer.define(group, Manifest(group))
+        writer.declare(SCHEMAS[0])
+        for number in range(20):
+            run.put(writer, f"{number}", (("lang", "en"), ("year", number % 5)), [()], ())
+    decoded, decode = list[int](), records._decode
+    asked, rows = list[str](), OpenStore.rows
+
+    def counted(text: str, at: int) -> Any:
+        decoded.append(at)
+        return decode(text, at)
+
+    def noted(store: OpenStore, statement: str, values: Any = ()) -> list[Any]:
+        asked.append(statement)
+        return rows(store, statement, values)
+
+    monkeypatch.setattr(records, "_decode", counted)
+    monkeypatch.setattr(OpenStore, "rows", noted)
+    assert run.corpus.snapshot().allowed("chunk", frozenset(), where(year=3)).count == 4
+    assert len(decoded) == 5, "as often as there are different metadata, and once in each"
+    assert not {sql.FILES, sql.OWN_METADATA} & {*asked}
 
 
 def test_the_masks_stay_where_nothing_of_the_group_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

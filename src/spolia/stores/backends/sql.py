@@ -317,11 +317,15 @@ COUNT_DOCUMENTS = "SELECT count(*) FROM documents WHERE birth <= :at AND death >
 COUNT_SOURCES = f"SELECT status, count(*) FROM sources WHERE {_AT} GROUP BY status ORDER BY status"
 
 # Metadata, for filters: what lives, and what of that was born or has died since an earlier generation.
-RECORDS = f"SELECT key, document, audience FROM nodes WHERE grp = :grp AND key > :known AND {_AT} ORDER BY key"
+_LISTED = """SELECT group_concat(key), group_concat(document), group_concat(audience), coalesce(sum(own), 0) FROM"""
+"""All rows as three texts, in the order of the subquery: a hundred thousand rows take a quarter of the time so."""
+RECORDS = f"""{_LISTED} (SELECT key, document, audience, CASE WHEN meta <> '' THEN 1 ELSE 0 END AS own FROM nodes
+    WHERE grp = :grp AND key > :known AND {_AT} ORDER BY key) found"""
 DEAD_RECORDS = f"SELECT key FROM nodes WHERE death > :since AND death <= :at AND death < {ALIVE} AND grp = :grp"
 LAST_RECORD = "SELECT key FROM nodes WHERE birth <= :at ORDER BY key DESC LIMIT 1"
 OWN_METADATA = f"SELECT key, meta FROM nodes WHERE grp = :grp AND key > :known AND meta <> '' AND {_AT}"
-WHOLE_RECORDS = f"SELECT key, key, audience FROM documents WHERE key > :known AND {_AT} ORDER BY key"
+WHOLE_RECORDS = f"""{_LISTED} (SELECT key, key AS document, audience, 0 AS own FROM documents
+    WHERE key > :known AND {_AT} ORDER BY key) found"""
 DEAD_WHOLE_RECORDS = f"SELECT key FROM documents WHERE death > :since AND death <= :at AND death < {ALIVE}"
 LAST_WHOLE_RECORD = "SELECT key FROM documents WHERE birth <= :at ORDER BY key DESC LIMIT 1"
 WHOLE_KEYS_OF_IDS = """SELECT d.id, d.key FROM json_each(:ids) wanted CROSS JOIN documents d ON d.id = wanted.value

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
+from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from spolia.types import Filter, Meta, Scalar, Time
 RunStatement = Callable[[str, Any], list[Any]]
 """Runs a statement and gives its rows."""
 Keys = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 
 class SourceFile(NamedTuple):
@@ -71,53 +73,76 @@ def with_file_fields(meta: Meta, of_file: Meta) -> Meta:
     return meta + tuple(pair for pair in of_file if pair[0] not in said)
 
 
-class DocumentFields(NamedTuple):
-    meta: Meta
-    files: tuple[SourceFile, ...]
-
-
 class DocumentMetadata:
-    """Metadata of the documents at a generation, read on first use; `changed` are keys of those that differ or went."""
+    """Metadata of the documents at a generation, read on first use; `changed` are keys of those that differ or went.
+
+    They stay packed: of a hundred thousand, to decode all takes half a second, and a filter asks for one field.
+    """
 
     def __init__(self, ask: RunStatement, generation: int, before: "DocumentMetadata | None" = None) -> None:
         self._ask, self.generation = ask, generation
         self.changed: Keys = np.zeros(0, dtype=np.int64)
-        self._found: dict[int, DocumentFields] | None = None
+        self._packed: dict[int, str] | None = None
+        self._files: dict[int, tuple[SourceFile, ...]] | None = None
         if before is not None:
             rows = ask(sql.CHANGED_DOCUMENTS, {"since": before.generation, "at": generation})
             self.changed = np.array([key for (key,) in rows], dtype=np.int64)
-            if before._found is not None:
-                self._found = self._updated(before._found, self.changed.tolist())
+            changed = {"keys": json.dumps(self.changed.tolist()), "at": generation}
+            if before._packed is not None:
+                self._packed = self._without_changed(before._packed) | dict(ask(sql.METADATA_OF_DOCUMENTS, changed))
+            if before._files is not None:
+                self._files = self._without_changed(before._files) | _files_of(ask(sql.FILES_OF_DOCUMENTS, changed))
 
-    def values(self, document: int, field: Field) -> Iterator[Scalar]:
-        """All values that fit to a field; those of its files where it has none."""
-        found = self._all.get(document)
-        if found is not None:
-            said = [value for name, value in found.meta if name == field.name and field.fits(value)]
-            yield from said
-            if not said and (made := _OF_FILE.get(field.name)) is not None:
-                yield from (value for file in found.files if (value := made(file)) is not None)
+    def values(self, documents: Iterable[int], field: Field) -> Iterator[Sequence[Scalar]]:
+        """For each document, all values that fit to a field; those of its files where it has none."""
+        if self._packed is None:
+            self._packed = dict(self._ask(sql.DOCUMENT_METADATA, {"at": self.generation}))
+        packed, made = self._packed, _OF_FILE.get(field.name)
+        if made is not None and self._files is None:
+            self._files = _files_of(self._ask(sql.FILES, {"at": self.generation}))
+        start, known = f"[{json.dumps(field.name, ensure_ascii=False)},", dict[str, tuple[Scalar, ...]]()
+        for document in documents:
+            text = packed.get(document)
+            if text is None:
+                yield ()
+                continue
+            found = known.get(text)
+            if found is None:
+                values = _values_after(start, text)
+                found = known[text] = tuple(value for value in values if value is not None and field.fits(value))
+            if not found and made is not None and self._files is not None:
+                found = tuple(value for file in self._files.get(document, ()) if (value := made(file)) is not None)
+            yield found
 
-    @property
-    def _all(self) -> dict[int, DocumentFields]:
-        if self._found is None:
-            at = {"at": self.generation}
-            self._found = _described(self._ask(sql.DOCUMENT_METADATA, at), self._ask(sql.FILES, at))
-        return self._found
-
-    def _updated(self, before: dict[int, DocumentFields], changed: list[int]) -> dict[int, DocumentFields]:
+    def _without_changed(self, before: dict[int, T]) -> dict[int, T]:
         found = before.copy()
-        for key in changed:
+        for key in self.changed.tolist():
             found.pop(key, None)
-        at = {"keys": json.dumps(changed), "at": self.generation}
-        return found | _described(self._ask(sql.METADATA_OF_DOCUMENTS, at), self._ask(sql.FILES_OF_DOCUMENTS, at))
+        return found
 
 
-def _described(documents: Iterable[Any], files: Iterable[Any]) -> dict[int, DocumentFields]:
-    by_document: dict[int, tuple[SourceFile, ...]] = {}
-    for document, *file in files:
-        by_document[document] = (*by_document.get(document, ()), SourceFile(*file))
-    return {key: DocumentFields(meta_of(meta), by_document.get(key, ())) for key, meta in documents}
+def _files_of(rows: Iterable[Any]) -> dict[int, tuple[SourceFile, ...]]:
+    found: dict[int, tuple[SourceFile, ...]] = {}
+    for document, *file in rows:
+        found[document] = (*found.get(document, ()), SourceFile(*file))
+    return found
+
+
+_decode = json.JSONDecoder().raw_decode
+
+
+def _values_after(start: str, text: str) -> Iterator[Scalar]:
+    """Decode the values of one name in packed metadata: `start` begins its pairs.
+
+    No text in them looks like that: JSON has a backslash before each quote in it.
+
+    >>> list(_values_after('["by",', '[["by","Ann"],["at","[\\\\"by\\\\",1]"],["by",2]]'))
+    ['Ann', 2]
+    """
+    at = text.find(start)
+    while at >= 0:
+        yield _decode(text, at + len(start))[0]
+        at = text.find(start, at + 1)
 
 
 def meta_of(packed: str) -> Meta:
@@ -133,6 +158,10 @@ def metadata_text(meta: Meta, fields: Sequence[str]) -> str:
     """
     found = {name: [str(value) for key, value in meta if key == name and value is not None] for name in fields}
     return "\n".join(f"{name}: {', '.join(values)}" for name, values in found.items() if values)
+
+
+def _numbers(listed: str | None) -> Keys:
+    return np.fromstring(listed or "", dtype=np.int64, sep=",")
 
 
 Positions = npt.NDArray[np.int64]
@@ -254,8 +283,9 @@ class Records:
         self._own: dict[int, Meta] | None = None
         self._columns: dict[Field, Column] = {}
         self._allowed: dict[object, Allowed] = {}
-        born = np.array(ask(kind.live, {**self._at, "known": before.last if before else 0}), dtype=np.int64)
-        self.keys, self._documents, self._audiences = np.ascontiguousarray(born.reshape(-1, 3).T)
+        ((*columns, own),) = ask(kind.live, {**self._at, "known": before.last if before else 0})
+        self.keys, self._documents, self._audiences = (_numbers(column) for column in columns)
+        self._has_own: bool = own > 0 or (before is not None and before._has_own)
         if before is not None:
             self._take_over(before)
 
@@ -327,19 +357,17 @@ class Records:
 
     def _of_documents(self, coding: ValueCodes, positions: Positions) -> tuple[Positions, Codes]:
         documents, places = np.unique(self._documents[positions], return_inverse=True)
-        values: list[Scalar] = []
-        starts = np.zeros(len(documents) + 1, dtype=np.int64)
-        for number, document in enumerate(documents.tolist()):
-            values += self._inherited.values(document, coding.field)
-            starts[number + 1] = len(values)
-        counts = np.diff(starts)[places]
+        found = list(self._inherited.values(documents.tolist(), coding.field))
+        lengths = np.fromiter(map(len, found), dtype=np.int64, count=len(found))
+        starts, counts = np.cumsum(lengths) - lengths, lengths[places]
         rows = np.repeat(positions, counts)
         within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows, coding.codes(values)[np.repeat(starts[:-1][places], counts) + within]
+        codes = coding.codes(chain.from_iterable(found))
+        return rows, codes[np.repeat(starts[places], counts) + within]
 
     def _of_their_own(self, coding: ValueCodes, positions: Positions) -> tuple[Positions, Codes]:
         if self._own is None:
-            self._own = self._read_own(0)
+            self._own = self._read_own(0) if self._has_own else {}
         own, field = self._own, coding.field
         pairs = zip(positions.tolist(), self.keys[positions].tolist(), strict=True) if own else ()
         found = [

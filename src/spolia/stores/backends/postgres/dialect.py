@@ -20,6 +20,10 @@ _WORDS = (
     ("WITHOUT ROWID", ""),
     ("BEGIN IMMEDIATE", "BEGIN"),
     ("group_concat(manifest)", "string_agg(manifest, ',' ORDER BY grp)"),
+    *(
+        (f"group_concat({column})", f"string_agg({column}::text, ',' ORDER BY key)")
+        for column in ("key", "document", "audience")
+    ),
     ("CROSS JOIN", "JOIN"),
     ("json_each(:keys) wanted", "unnest(:keys::bigint[]) WITH ORDINALITY AS wanted (value, key)"),
     ("json_each(:ids) wanted", "unnest(:ids::text[]) WITH ORDINALITY AS wanted (value, key)"),

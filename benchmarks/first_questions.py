@@ -1,0 +1,176 @@
+"""What users wait for: the first question after a publication, one more text, the first filter, and a hybrid question.
+
+    python benchmarks/first_questions.py [--count 100000] [--rounds 9] [--store STORE] [--out FILE]
+
+So many short texts, a document and a node each, with random unit vectors of 384 numbers, three declared fields and an
+HNSW graph. CPU-ms of the process. Each round adds a text with `add_texts`, asks the first dense question of that
+publication, then others. `hybrid` and its two arms are asked the same questions in turn, and each counts with the least
+of three times. The first filter is that of a new process, after a question without one. `publications` counts those of
+a first index of 5,000 files. To build the store takes two minutes, most of it for the graph; `--store` keeps it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"  # before numpy
+
+import numpy as np  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+from results import publish  # noqa: E402
+
+from spolia import BM25, Corpus, Dense, Query, add_texts, sync  # noqa: E402
+from spolia.filters import Between, Field  # noqa: E402
+from spolia.flow_files.built_in_flows import hybrid  # noqa: E402
+from spolia.run import Run  # noqa: E402
+from spolia.types import Value  # noqa: E402
+
+DIMENSION, FILES, ASKED = 384, 5_000, 40
+WORDS = [f"word{number}" for number in range(5_000)]
+FIELDS = (Field("drawn", "int"), Field("lang"), Field("day", "time"))
+
+
+@dataclass(frozen=True)
+class Drawn(Value):
+    """Directions that a hash of the text draws; nothing waits for them."""
+
+    name: str = "drawn"
+    dimension: int = DIMENSION
+    window: int = 512
+    scoped = False
+    waits = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed(self, texts: Sequence[str], *, kind: str) -> Any:
+        drawn = [np.random.default_rng(crc32(text.encode())).standard_normal(DIMENSION) for text in texts]
+        return (np.stack(drawn) / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) // 4 for text in texts]
+
+    def covers(self, text: str) -> float:
+        return 1.0
+
+
+def text(number: int) -> str:
+    draw = random.Random(number)
+    return f"Note {number}: {' '.join(WORDS[int(5_000 * draw.random() ** 3)] for _ in range(30))}."
+
+
+def metadata(uri: str) -> dict[str, Any]:
+    number = crc32(uri.encode())
+    return {"drawn": number % 1_000, "lang": ("en", "de", "fr")[number % 3], "day": f"2024-0{number % 9 + 1}-11"}
+
+
+HOW: dict[str, Any] = {"embedder": Drawn(), "fields": FIELDS, "metadata": metadata}
+
+
+def cpu_ms(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return (time.process_time() - began) * 1e3
+
+
+def after_publications(store: Path, rounds: int) -> dict[str, float]:
+    corpus = Corpus(str(store))
+    near = Dense(corpus.group(), Drawn())
+    near(Query("What is opened first?"))
+    add_texts(corpus, {"first.txt": "What is loaded by the first call."}, **HOW)
+    added, first, later = list[float](), list[float](), list[float]()
+    for number in range(rounds):
+        fresh = {f"added {number}.txt": f"A text that is new in round {number}."}
+        added.append(cpu_ms(lambda: add_texts(corpus, fresh, **HOW)))  # noqa: B023
+        first.append(cpu_ms(lambda: near(Query(text(-number - 1)))))  # noqa: B023
+        later.append(min(cpu_ms(lambda: near(Query(text(-number - 1)))) for _ in range(3)))  # noqa: B023
+    return {
+        "one text": round(statistics.median(added), 1),
+        "first dense question": round(statistics.median(first), 2),
+        "a dense question": round(statistics.median(later), 2),
+    }
+
+
+def hybrid_and_arms(store: Path) -> dict[str, float]:
+    group = Corpus(str(store)).group()
+    both = hybrid(group, Drawn())
+    flows = {"hybrid": both, "words": both.steps[0].arms[0], "meaning": both.steps[0].arms[1]}  # type: ignore[attr-defined]
+    least: dict[str, list[float]] = {name: [float("inf")] * ASKED for name in flows}
+    with Run():
+        for flow in flows.values():
+            flow(Query("What is opened first?"))
+        for number in list(range(ASKED)) * 3:
+            for name, flow in flows.items():
+                taken = cpu_ms(lambda: flow(Query(text(-1_000 - number))))  # noqa: B023
+                least[name][number] = min(least[name][number], taken)
+    found = {name: round(statistics.median(taken), 2) for name, taken in least.items()}
+    return found | {"hybrid to the sum of its arms": round(found["hybrid"] / (found["words"] + found["meaning"]), 2)}
+
+
+def first_filter(store: Path) -> float:
+    group = Corpus(str(store)).group()
+    BM25(group)(Query("word1"))
+    return round(cpu_ms(lambda: BM25(group, filter=Between("drawn", below=10))(Query("word1"))), 1)
+
+
+def publications(place: Path) -> int:
+    folder = place / "files"
+    folder.mkdir()
+    for number in range(FILES):
+        (folder / f"{number:05}.txt").write_text(text(number))
+    corpus = Corpus(str(place / "files.spolia"))
+    sync(folder, corpus)
+    return corpus.latest().generation
+
+
+def in_process(part: str, store: Path, rounds: int) -> Any:
+    command = [sys.executable, __file__, "--part", part, str(store), "--rounds", str(rounds)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--part", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    parts: dict[str, Callable[[Path], Any]] = {
+        "filter": first_filter,
+        "hybrid": hybrid_and_arms,
+        "publications": lambda store: after_publications(store, given.rounds),
+    }
+    if given.part:
+        print(json.dumps(parts[given.part[0]](Path(given.part[1]))))
+        return
+    with tempfile.TemporaryDirectory() as place:
+        store = given.store or Path(place, "all.spolia")
+        if not store.exists():
+            add_texts(Corpus(str(store)), {f"{number:06}.txt": text(number) for number in range(given.count)}, **HOW)
+        found = {part: in_process(part, store, given.rounds) for part in parts}
+        result = {
+            "count": given.count,
+            "cpu_ms": found["publications"] | {"first filter": found["filter"]} | found["hybrid"],
+            "publications of a first index of 5,000 files": publications(Path(place)),
+        }
+    publish("first_questions", result, given.out)
+
+
+if __name__ == "__main__":
+    main()
