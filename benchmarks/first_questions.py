@@ -41,7 +41,7 @@ from spolia.run import Run  # noqa: E402
 from spolia.types import Value  # noqa: E402
 
 DIMENSION, FILES, ASKED = 384, 5_000, 40
-WORDS = [f"word{number}" for number in range(5_000)]
+WORDS = [f"w{number}" for number in range(5_000)]
 FIELDS = (Field("drawn", "int"), Field("lang"), Field("day", "time"))
 
 
@@ -95,7 +95,7 @@ def after_publications(store: Path, rounds: int) -> dict[str, float]:
     add_texts(corpus, {"first.txt": "What is loaded by the first call."}, **HOW)
     added, first, later = list[float](), list[float](), list[float]()
     for number in range(rounds):
-        fresh = {f"added {number}.txt": f"A text that is new in round {number}."}
+        fresh = {f"added {number}.txt": f"A text that is new in round {number}, at {time.time_ns()}."}
         added.append(cpu_ms(lambda: add_texts(corpus, fresh, **HOW)))  # noqa: B023
         first.append(cpu_ms(lambda: near(Query(text(-number - 1)))))  # noqa: B023
         later.append(min(cpu_ms(lambda: near(Query(text(-number - 1)))) for _ in range(3)))  # noqa: B023
@@ -124,8 +124,8 @@ def hybrid_and_arms(store: Path) -> dict[str, float]:
 
 def first_filter(store: Path) -> float:
     group = Corpus(str(store)).group()
-    BM25(group)(Query("word1"))
-    return round(cpu_ms(lambda: BM25(group, filter=Between("drawn", below=10))(Query("word1"))), 1)
+    BM25(group)(Query("w1"))
+    return round(cpu_ms(lambda: BM25(group, filter=Between("drawn", below=10))(Query("w1"))), 1)
 
 
 def publications(place: Path) -> int:

@@ -39,9 +39,7 @@ def _shape(result: Result) -> Judged:
 
 def _imports(result: Result) -> Judged:
     first = "the first import line of README"
-    cold = "spolia search, cold, 10,000 documents"
-    noted = {name: (result[name], None) for name in result if "spolia" in name}
-    return {**noted, first: (result[first], most(0.15)), cold: (result[cold], most(0.3))}
+    return {first: (result[first], most(0.15)), **{name: (result[name], None) for name in result if "spolia" in name}}
 
 
 def _encodings(result: Result) -> Judged:
