@@ -17,7 +17,7 @@ from spolia.errors import ModelError
 from spolia.models.protocols import TokenEmbedder
 from spolia.models.vectors import TokenVectors, Vectors, max_sims
 from spolia.private_files import make_folder, protect
-from spolia.retrieval.array_files import DAMAGED, SUFFIX, read_arrays, write_arrays
+from spolia.retrieval.array_files import DAMAGED, SUFFIX, array_damage, read_arrays, write_arrays
 from spolia.retrieval.term_counts import derived, texts_of
 from spolia.stores.backends.rows import hash_of
 from spolia.stores.files import fsync, tokens_folder
@@ -90,6 +90,8 @@ class TokenVectorFiles:
 
 def token_file_damage(path: Path) -> str:
     """What is wrong with an index of token vectors, or with the vectors, in words; empty if nothing is."""
+    if damage := array_damage(path):
+        return damage
     try:
         with read_arrays(path) as index:
             digest = index["digest"].tobytes() if "digest" in index else None
