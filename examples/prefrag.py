@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from spolia import Answer, Loop, Operator, Query, Ranking, Retriever, State, step
-from spolia.models import Ask, LanguageModel, Role, Tags, Text, YesNo
+from spolia.models import AnswerText, Ask, LanguageModel, Role, Tags, YesNo
 
 SEEN = "\n<question>{{question}}</question>\n{{seen}}"
 SAY = "Write a <thought>, and what to <search> for; or the <answer>, and an <evaluation>: CORRECT, PARTIAL or WRONG."
-TURN = Role(SAY + SEEN, Tags(("thought",), ("search", "answer", "evaluation")), default="<thought>None.</thought>")
+TURN = Role(SAY + SEEN, Tags((), ("thought", "evaluation"), ("search", "answer")), default="none")
 HELPS = Role("Do these passages add what is needed? Say yes or no.\n{{passages}}" + SEEN, YesNo(), default="yes")
-FORCE = Role("Answer in a few words." + SEEN, Text(), default="I do not know.")
+FORCE = Role("Answer in a few words." + SEEN, AnswerText(), default="I do not know.")
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ def test_prefrag_gives_a_rejected_answer_its_turn_back_and_one_more() -> None:
 
 def test_prefrag_forces_an_answer_when_nothing_can_be_read_or_the_budget_is_spent() -> None:
     answer, calls, _ = ran(prefrag.prefrag(preferring(("", "<thought>Hm.</thought>"), helps="no"), local, web))
-    assert (answer.text, answer.stop_reason, calls) == ("Forced.", "error", 2)
+    assert (answer.text, answer.stop_reason, calls) == ("Forced.", "error", 2 + 1)  # it is sent back once
     turns = (("for Nokia", DEEPER), ("", LOOK))
     answer, calls, _ = ran(prefrag.prefrag(preferring(*turns, helps="no"), local, web), per_question=Budget(calls=3))
     assert (answer.text, answer.stop_reason) == ("Forced.", "budget")

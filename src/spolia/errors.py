@@ -177,7 +177,13 @@ def installed(extra: str, module: str, purpose: str) -> Iterator[None]:
 
 
 class BudgetSpent(SpoliaError):
-    """The budget does not cover a call, so it was not sent."""
+    """The budget does not cover a call, so it was not sent.
+
+    Attributes:
+        in_loop: a loop made the call, which ends there and leaves what it has to the steps after it.
+    """
+
+    in_loop = False
 
 
 class StepFailed(SpoliaError):
@@ -348,6 +354,12 @@ class OtherDimension(ModelRejected):
 
 class EmptyReply(ModelRejected):
     """The model's reply has no text."""
+
+
+class ThoughtCut(EmptyReply):
+    """All tokens of a reply were spent on a thought, before its first word."""
+
+    advice = "Write --think N, in a profile or in Python thought_tokens=N, for N tokens to think."
 
 
 class WeightsError(ModelError):

@@ -251,7 +251,7 @@ def test_a_reader_that_remembers_a_hop_still_sees_that_new_passages_help(world: 
         if set(reader.resolved(Shown("", chain, {}, ""))) == {1}
     )
     new = {"new": [chain.hops[1].passage]}
-    assert knows.helps(Shown("prefrag_helps", chain, new, "")) == "yes"
+    assert "<verdict>yes</verdict>" in knows.helps(Shown("prefrag_helps", chain, new, ""))
 
 
 def test_a_paraphrase_names_no_word_that_its_document_says(world: World) -> None:

@@ -15,7 +15,7 @@ def found(*names: str, text: str = LONG) -> Ranking:
 
 
 def test_what_was_found_last_is_shown_with_its_number() -> None:
-    state = Gathered(found("a", "b", "c")).noting("again", found("d", "e", "f"))
+    state = Gathered(found("a", "b", "c")).noting("again", new=found("d", "e", "f"))
     assert [text.split()[:2] for text in state.shown()["passages"]] == [
         ["[3]", "c"],
         ["[4]", "d"],

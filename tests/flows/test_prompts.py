@@ -104,9 +104,8 @@ def test_nothing_is_sent() -> None:
 def test_what_follows_a_reply_is_seen_when_the_reply_is_given() -> None:
     part = case_for(Summary(ANY_MODEL), documents=TIDES)
     first, second = sent_for(Summary(ANY_MODEL), part, replies=[" "])
-    assert second.messages[: len(first.messages)] == first.messages
-    assert second.messages[-2] == Message("assistant", " ")
-    assert second.messages[-1].content.startswith("Your reply cannot be used")
+    assert second.messages[:-1] == first.messages[:-1]  # a blank message is joined, since servers refuse it
+    assert second.messages[-1].content.startswith(f"{first.messages[-1].content}\n\nYour reply cannot be used")
     assert len(sent_for(Summary(ANY_MODEL), part, replies=["The moon pulls."])) == 1
 
 

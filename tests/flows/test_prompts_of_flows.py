@@ -137,10 +137,45 @@ def test_each_passage_is_judged_alone(name: str, role: str) -> None:
     assert {EMPLOYER in prompt for prompt in shown} == {True, False}
 
 
+def test_a_chain_is_scored_by_the_prompt_of_its_sub_answers_with_its_pairs_for_documents() -> None:
+    *_, scored = prompts("corag-best-of-n", hopper(FIRST, SECOND), steps=2, n=1)["corag_reply"]
+    assert f'<passages number="2">\nQ: {SECOND}\nA: Nokia.\n</passages>' in scored
+    assert f"<question>{Q}</question>" in scored
+
+
+def test_a_chain_is_shown_in_the_form_of_the_published_model() -> None:
+    sent = prompts("corag", hopper(FIRST), form="corag-8b", steps=1)
+    shown = f"<chain>Intermediate query 1: {FIRST}\nIntermediate answer 1: Nokia.</chain>"
+    assert "<chain>Nothing yet</chain>" in sent["corag_next"][0]
+    assert shown in sent["corag_final"][0]
+
+
+def test_prefrag_shows_later_turns_why_it_has_searched_and_doubted() -> None:
+    doubted = (
+        "<thought>It may be Salo.</thought><answer>Salo</answer><evaluation>INCORRECT</evaluation>"
+        "<explanation>No passage names Salo.</explanation><suggestion>Search for Nokia.</suggestion>"
+    )
+    again = "<analysis>Nothing new is said.</analysis><verdict>no</verdict>"
+    turns = (("Nothing new", doubted), ("", LOOK))
+    sent = prompts("prefrag", preferring(*turns, helps=again))
+    first, second, third, fourth = (sent["prefrag_turn"][at] for at in range(4))
+    assert "My thought.\nlocal: Nokia" in second
+    assert "My thought.\nweb: Nokia\nNothing new is said." in third
+    assert "It may be Salo.\nSalo (INCORRECT)\nNo passage names Salo.\nSearch for Nokia." in fourth
+    assert "My thought." not in first
+
+
 @pytest.mark.parametrize(
     ("file", "marks"),
     [
-        ("prefrag_turn", ("<thought>", *(f"<{name}>" for name in prefrag.SAYS), " CORRECT", "PARTIALLY CORRECT")),
+        (
+            "prefrag_turn",
+            (
+                *(f"<{name}>" for name in (*prefrag.SAYS.optional, *prefrag.SAYS.one_of)),
+                " CORRECT",
+                "PARTIALLY CORRECT",
+            ),
+        ),
         ("self_rag_read", ("[Relevant]", *self_rag.SUPPORTED, "[Utility:1]", "[Utility:5]")),
     ],
 )

@@ -273,9 +273,10 @@ def test_prefrag_takes_a_correct_answer_and_doubts_another_one_once() -> None:
     assert (answer.text, calls, sources) == ("Espoo", 1, [])
 
 
-def test_prefrag_forces_an_answer_at_once_where_nothing_is_asked_for() -> None:
-    answer, calls, _ = ran("prefrag", preferring(("", "<thought>Hm.</thought>")))
-    assert (answer.stop_reason, calls) == ("forced", 2)
+@pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
+def test_prefrag_searches_for_the_question_and_then_forces_an_answer_where_no_action_can_be_read() -> None:
+    answer, calls, sources = ran("prefrag", preferring(("", "<thought>Hm.</thought>")))
+    assert (answer.stop_reason, calls, sources) == ("forced", 2 + 2 + 1, ["local"])  # each is sent back once
 
 
 def test_prefrag_without_comparison_searches_what_the_model_names_or_both() -> None:

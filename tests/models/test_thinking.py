@@ -14,17 +14,19 @@ from hypothesis import strategies as st
 
 from spolia.core.codec import decode, encode
 from spolia.core.run_context import Done, Emitted, Retracted
-from spolia.errors import ModelError, ModelRejected
+from spolia.errors import DegradedWarning, ModelError, ModelRejected, ThoughtCut
 from spolia.generation.prompt import Generate
 from spolia.generation.reader import Reader
 from spolia.journal import Runs
 from spolia.models import CompletionModel, EmbeddingModel, RerankModel, ScriptedModel, Text
 from spolia.models.http import retry
 from spolia.models.http.chat import ChatModel
+from spolia.models.http.replies import Reply
 from spolia.models.http.transcriber import Transcriber
 from spolia.models.marks import CHANNELS, FINAL
-from spolia.models.prompting import role
+from spolia.models.prompting import role, thought_budget
 from spolia.models.prompting.role import Ask, Role, spoken_reply
+from spolia.models.prompting.thought_budget import LEARNT
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Generation, Hit, Message, Node, Prompt, Query, Ranking
@@ -40,6 +42,7 @@ OF_TODAY = ("max_tokens", "temperature", "seed")
 def nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers of earlier tests had the same port."""
     monkeypatch.setattr(retry, "_refused", {})
+    monkeypatch.setattr(thought_budget, "_learnt", {})
 
 
 def asked(served: ServedReply, **settings: Any) -> dict[str, Any]:
@@ -180,7 +183,8 @@ def test_thoughts_that_a_server_sends_apart_are_no_part_of_the_reply() -> None:
     with OpenAIServer(ServedReply("Nokia.", thoughts="Sony?")) as server:
         pieces: list[str] = []
         model = ChatModel("any", server.url)
-        assert model.generate(PROMPT, on_text=pieces.append) == model.generate(PROMPT) == Generation("Nokia.")
+        apart = Generation("Nokia.", thoughts="Sony?")
+        assert model.generate(PROMPT, on_text=pieces.append) == model.generate(PROMPT) == apart
     assert pieces == ["Nokia."]
 
 
@@ -193,8 +197,64 @@ def test_a_reply_in_parts_is_its_text_without_what_the_model_thinks(streams: boo
     pieces: list[str] = []
     with OpenAIServer(ServedReply(body=json.dumps(whole).encode())) as server:
         model = ChatModel("magistral", server.url, retries=0)
-        assert model.generate(PROMPT, on_text=pieces.append if streams else None).text == "Nokia."
+        found = model.generate(PROMPT, on_text=pieces.append if streams else None)
+        assert found == Generation("Nokia.", thoughts="Sony?")
     assert pieces == ["Nokia."] * streams
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_a_thought_has_one_of_two_names(name: str) -> None:
+    found = Reply()
+    found.take(json.dumps({"choices": [{"message": {"content": "Nokia.", name: "Sony?"}}]}), "message")
+    assert found.generation(False).thoughts == "Sony?"
+
+
+CUT = (
+    ServedReply("<think>let me see", finish_reason="length"),
+    ServedReply("", finish_reason="length", thoughts="let me see"),
+)
+ANSWERED = ServedReply("<think>Sony?</think> Nokia [1].")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", CUT, ids=["inline", "field"])
+@pytest.mark.parametrize("streams", [False, True])
+def test_the_first_reply_that_ends_in_its_thought_gives_the_model_tokens_to_think(
+    cut: ServedReply, streams: bool
+) -> None:
+    with OpenAIServer(cut, ANSWERED) as server, Run(cache=None):
+        read = Reader(ChatModel("m", server.url))
+        for _ in range(2):
+            *_, done = read.stream(FOUND) if streams else (Done(read(FOUND)),)
+            assert isinstance(done, Done)
+            assert done.value.text == "Nokia [1]."
+    assert [request.body["max_tokens"] for request in server.requests] == [512, 512 + LEARNT, 512 + LEARNT]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", CUT, ids=["inline", "field"])
+@pytest.mark.parametrize("set_by_the_user", [0, 100])
+def test_a_thought_that_fills_all_tokens_names_the_switch(cut: ServedReply, set_by_the_user: int) -> None:
+    with OpenAIServer(cut) as server, Run(cache=None):
+        model = ChatModel("m", server.url, thought_tokens=set_by_the_user)
+        with pytest.raises(ThoughtCut, match="--think N"):
+            Reader(model)(FOUND)
+        asked = len(server.requests)
+        assert asked == (1 if set_by_the_user else 2)
+        with pytest.warns(DegradedWarning, match="--think N"):
+            assert Ask(model, Role("Who?\n{{question}}", Text(), default="nobody")).reply(question="Who?") == "nobody"
+    assert len(server.requests) == 2 * asked  # it is not sent back, which would end in its thought too
+
+
+@pytest.mark.slow
+def test_a_server_that_refuses_so_many_tokens_is_not_asked_for_them_again() -> None:
+    refuses = ServedReply(status=400, body=b'{"error": {"message": "max_tokens is too large"}}')
+    with OpenAIServer(CUT[0], refuses, ServedReply("Nokia [1].")) as server, Run(cache=None):
+        read = Reader(ChatModel("m", server.url, retries=0))
+        with pytest.raises(ThoughtCut, match="--think N"):
+            read(FOUND)
+        assert read(FOUND).text == "Nokia [1]."
+    assert [request.body["max_tokens"] for request in server.requests] == [512, 512 + LEARNT, 512]
 
 
 def streamed(reply: str) -> str:

@@ -7,9 +7,10 @@ import pytest
 from spolia import ScriptedModel
 from spolia.generation.prompt import Generate
 from spolia.models.parsers import Tags
+from spolia.models.parsers.parser import thinking_aloud
 from spolia.types import Message, Prompt
 
-TAGS = Tags(("thought",), ("search", "answer"))
+TAGS = Tags((), ("thought",), ("search", "answer"))
 
 
 @pytest.mark.parametrize("mark", ["think", "thinking", "reasoning", "THINK"])
@@ -22,8 +23,23 @@ def test_tags_within_a_thought_are_not_read_where_the_prompt_asks_for_thoughts_o
 
 def test_a_thought_that_the_prompt_asks_for_is_read() -> None:
     assert TAGS.parse("<thought>Known.</thought><answer>Espoo</answer>") == {"thought": "Known.", "answer": "Espoo"}
-    with pytest.raises(ValueError, match="it must have thought"):
-        TAGS.parse("<think>It never ends <thought>Known.</thought>")
+    for thought in ("<think>It never ends <thought>Known.</thought>", "<thought>Known.</thought><answer></answer>"):
+        with pytest.raises(ValueError, match="it must have search or answer in a tag"):
+            TAGS.parse(thought)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "<think>Known.</think><answer>Espoo</answer>",
+        "Known.</think><answer>Espoo</answer>",
+        "<think>Known.</think>\n<thought></thought><answer>Espoo</answer>",
+        "<|channel|>analysis<|message|>Known.<|end|><|start|>assistant<|channel|>final<|message|><answer>Espoo</answer>",
+        thinking_aloud("<answer>Espoo</answer>", "Known."),
+    ],
+)
+def test_a_thought_in_another_place_than_its_tag_is_the_thought(reply: str) -> None:
+    assert TAGS.parse(reply) == {"thought": "Known.", "answer": "Espoo"}
 
 
 @pytest.mark.parametrize(

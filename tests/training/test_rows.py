@@ -16,10 +16,11 @@ from spolia.evaluation.data.dataset import part_of
 from spolia.evaluation.measures.answers.string_match import ExactMatch
 from spolia.flows.auto_rag import auto_rag
 from spolia.flows.corag import corag
-from spolia.flows.prefrag import prefrag
+from spolia.flows.prefrag import HELPS, prefrag
+from spolia.models.prompting.role import Ask, Brief
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.run import Run
-from spolia.training.preferences import DRAWS, prefrag_rows
+from spolia.training.preferences import DRAWS, Decision, prefrag_rows
 from spolia.training.rows import (
     corag_rows,
     distillation_rows,
@@ -121,7 +122,7 @@ def test_a_dialogue_is_distilled_by_turns_and_what_could_not_be_read_is_not_lear
     llm = ScriptedModel((
         (f"search: Olsen(?s:.*){TUNE[1]}", "<thought>No.</thought><answer>Sony</answer>"),
         ("search: Olsen", "<thought>Yes.</thought><answer>Nokia</answer>"),
-        ("must have thought in a tag", "<thought>Who?</thought><search>Olsen</search>"),
+        ("must have search or answer in a tag", "<thought>Who?</thought><search>Olsen</search>"),
         ("searching as often", "Let me see."),
     ))  # fmt: skip
     flow, items = auto_rag(llm, search, turns=2, recalls=1), [question(TUNE[0]), question(TUNE[1])]
@@ -195,6 +196,13 @@ def test_preferences_of_prefrag_are_of_nine_candidates_whose_status_differs_thre
         assert "On two." in row["prompt"][1]["content"]  # the first retrieval of a question is not compared
     assert preferences() == rows
     assert preferences(seed=1) != rows
+
+
+def test_a_decision_is_read_with_its_analysis() -> None:
+    ask = Ask(SMALL, HELPS)
+    decision = Decision(question(TUNE[0]), ask, Brief.of(), Ranking(Query("?"), ()))
+    reply = "<analysis>Not yes, since nothing is new.</analysis><verdict>no</verdict>"
+    assert [decision.status(text) for text in (reply, "yes", "Perhaps.")] == [False, True, None]
 
 
 def test_the_best_positive_is_the_one_that_the_judge_names() -> None:

@@ -264,7 +264,11 @@ def _refuse_without_model(name: str, flow: Operator[Any, Any], before: Baseline,
 
 def real_model(given: QuestionOptions) -> LanguageModel | None:
     """The language model that the options name; None for none, and for the simulated reader."""
-    return None if given.llm == SIMULATED else model_at(given.llm, given.model, profile_of(given.profile_file))
+    return (
+        None
+        if given.llm == SIMULATED
+        else model_at(given.llm, given.model, profile_of(given.profile_file), given.think)
+    )
 
 
 def simulated_reader(given: QuestionOptions, data: DataSet, items: Sequence[Item]) -> LanguageModel:

@@ -25,15 +25,24 @@ NEEDS_BOTH = (
 )
 
 
-def model_at(url: str, model: str, profile: ModelProfile | None = None) -> LanguageModel | None:
-    """The language model that the options name; None when they name none."""
+def model_at(url: str, model: str, profile: ModelProfile | None = None, think: int = 0) -> LanguageModel | None:
+    """The language model that the options name; None when they name none.
+
+    Args:
+        think: tokens for its thoughts; 0 for those of the profile, or what is learnt from its first cut reply.
+    """
     if not url and not model:
         return None
     if "://" not in url and not model and (url.endswith(".gguf") or Path(url).expanduser().exists()):
+        if think:
+            raise QueryError(
+                "--think is for a model on a server; one in a file gets tokens to think when it needs them."
+            )
         return _local_llm(url)
     if not (url and model):
         raise QueryError(NEEDS_BOTH)
-    found: LanguageModel = (profile or ModelProfile()).model("llm", url, model)
+    more = {"thought_tokens": think} if think else {}
+    found: LanguageModel = (profile or ModelProfile()).model("llm", url, model, **more)
     return found
 
 

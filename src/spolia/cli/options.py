@@ -152,6 +152,10 @@ ModelUrl: TypeAlias = Annotated[
     ),
 ]
 ModelName: TypeAlias = Annotated[str, option("--model NAME", "The model's name on that server.")]
+Think: TypeAlias = Annotated[
+    int,
+    option("--think N", "Tokens for what the model thinks before each reply; learnt from its first cut one.", min=0),
+]
 BudgetCalls: TypeAlias = Annotated[int | None, option("--budget-calls", "Limit on calls to language models.", min=0)]
 BudgetTokens: TypeAlias = Annotated[
     int | None, option("--budget-tokens", "Limit on tokens, sent and generated together.", min=0)
@@ -277,6 +281,7 @@ class QuestionOptions(RerankOptions):
         ),
     ] = ""
     model: ModelName = ""
+    think: Think = 0
     profile: Annotated[
         str, option("--profile NAME", "How often the simulated reader errs: `ideal` (never) or `noisy`.")
     ] = ""

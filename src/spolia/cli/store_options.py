@@ -18,6 +18,7 @@ from spolia.cli.options import (
     Readers,
     Redact,
     StorePath,
+    Think,
     Vectors,
     argument,
     option,
@@ -57,6 +58,7 @@ class StoreOptions(ModelOptions):
     ] = None
     llm: ModelUrl = ""
     model: ModelName = ""
+    think: Think = 0
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1
     workers: Annotated[
         int | None, option("--workers", "Processes that read files; default: one per CPU, at most 4.", min=0)
@@ -104,7 +106,7 @@ class StoreOptions(ModelOptions):
         from spolia.cli.models import model_at
         from spolia.flow_files.files import load_definitions
 
-        llm = model_at(self.llm, self.model, profile_of(self.profile_file))
+        llm = model_at(self.llm, self.model, profile_of(self.profile_file), self.think)
         given = {"embedder": embedder} | ({} if llm is None else {"llm": llm})
         with in_words_of_the_command_line():
             return load_definitions(self.groups, given, known)

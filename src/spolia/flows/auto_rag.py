@@ -7,31 +7,33 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
 from spolia.flows.evidence import Gathered, citing, nothing
-from spolia.models.parsers import Tags, Text
+from spolia.models.parsers import NOTHING, THOUGHT, Tags, Text
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Query
 
 DECIDE = Role(
     "spolia:flows/prompts/auto_rag_decide.txt",
-    Tags(("thought",), ("search", "answer")),
-    default="<thought>none</thought>",
+    Tags((), (THOUGHT,), ("search", "answer")),
+    default=NOTHING,
 )
 IMAGINE = Role("spolia:flows/prompts/auto_rag_imagine.txt", Text(), default="Nothing is known.")
 
 
 @dataclass(frozen=True)
 class Dialogue(Gathered):
-    """What has been searched, found and imagined, and what is to be searched next."""
+    """What has been searched, found and imagined, what is to be searched next, and the thought that says why."""
 
     wanted: str = ""
+    thought: str = ""
 
     def decided(self, ask: Ask) -> "Dialogue":
         """What the model wants next; a search counts before an answer, and the last search where neither is there."""
         said = ask.reply(self.sample, **self.shown())
         if said.get("answer") and not said.get("search"):
             return self.but(answer=said["answer"], stop="answered")
-        return self.but(wanted=said.get("search") or self.wanted or self.found.query.question)
+        wanted = said.get("search") or self.wanted or self.found.query.question
+        return self.but(wanted=wanted, thought=said.get(THOUGHT, ""))
 
 
 @step
@@ -48,7 +50,7 @@ def decide(state: Dialogue, *, ask: Ask, search: Retriever, new: int = 2) -> Dia
     known = {node.id for node in state.found.nodes}
     found = search(state.found.query.asking(state.wanted))
     fresh = found.but(hits=tuple(hit for hit in found.hits if hit.node.id not in known)[:new])
-    return state.noting(f"search: {state.wanted}\n{len(fresh)} new passages", fresh)
+    return state.noting(state.thought, f"search: {state.wanted}", f"{len(fresh)} new passages", new=fresh)
 
 
 @step(calls={"ask": 1})
@@ -61,7 +63,7 @@ def retry(state: Dialogue, *, ask: Ask) -> Dialogue:
 def recall(state: Dialogue, *, ask: Ask, imagine: Ask) -> Dialogue:
     """Let the model itself write what is still wanted, and decide again."""
     said = imagine.reply(state.sample, question=state.wanted)
-    return state.noting(f"{state.wanted}\n{said}").decided(ask)
+    return state.noting(state.wanted, said).decided(ask)
 
 
 @step

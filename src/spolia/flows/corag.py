@@ -1,4 +1,10 @@
-"""CoRAG: a chain of sub-questions, each answered from passages found for it."""
+"""CoRAG: a chain of sub-questions, each answered from passages found for it.
+
+Other than the published code: a sub-question is the same as an earlier one whatever its case and punctuation, and is
+drawn again three times at most for each step, where the code has four calls a step in all; the prompts are ours, so
+that CoRAG-8B is asked with its own (`--prompts`, which have places for `question` and `chain`) and `form="corag-8b"`;
+the last answer reads as many passages as `search` finds, where the code reads 20.
+"""
 
 from dataclasses import dataclass, field
 
@@ -6,8 +12,8 @@ from spolia.core.combinators import Loop, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import citing, shown, together
-from spolia.models.parsers import Text
+from spolia.flows.evidence import Places, citing, shown, together
+from spolia.models.parsers import AnswerText, Text
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
 from spolia.pre_retrieval.query_llm import OneText, alike
@@ -16,7 +22,7 @@ from spolia.types import Answer, Chain, Query, Ranking, Verdict
 NOTHING = "No relevant information found."
 NEXT = Role("spolia:flows/prompts/corag_next.txt", OneText(), default="none")
 REPLY = Role("spolia:flows/prompts/corag_reply.txt", Text(), default=NOTHING)
-FINAL = Role("spolia:flows/prompts/corag_final.txt", Text(), default="I do not know.")
+FINAL = Role("spolia:flows/prompts/corag_final.txt", AnswerText(), default="I do not know.")
 WARM, CHARACTERS = 0.7, 8000
 SOURCE = 'Wang et al., "Chain-of-retrieval augmented generation", 2025 (arXiv 2501.14342)'
 Judge = Operator[Chain, Verdict]
@@ -24,14 +30,19 @@ Judge = Operator[Chain, Verdict]
 
 @dataclass(frozen=True)
 class Searched(Chain):
-    """A chain, and the passages that its answers are from."""
+    """A chain, the passages that its answers are from, and how prompts show it (`CHAIN_FORMS`)."""
 
     found: tuple[Ranking, ...] = field(default=(), compare=False)
+    form: str = "plain"
+
+    def shown(self) -> Places:
+        """What prompts show of it."""
+        return {"question": self.query.question, "chain": self.written(CHARACTERS, self.form)}
 
 
 @step
-def begin(query: Query) -> Searched:
-    return Searched(query, sample=query.sample)
+def begin(query: Query, *, form: str = "plain") -> Searched:
+    return Searched(query, sample=query.sample, form=form)
 
 
 @step(calls={"ask": 1, "again": 3, "reply": 1, "search": 1})
@@ -45,7 +56,7 @@ def hop(chain: Searched, *, ask: Ask, again: Ask, reply: Ask, search: Retriever,
     known = {alike(question) for question, _ in chain.pairs}
     for draw in range(4):
         drawing = again if draw or chain.sample else ask
-        question = drawing.reply(4 * chain.sample + draw, chain=chain.written(CHARACTERS))
+        question = drawing.reply(4 * chain.sample + draw, **chain.shown())
         if question and alike(question) not in known:
             return answered(chain, question, reply, search)
     return chain.but(stop="repeated")
@@ -63,7 +74,7 @@ def answered(chain: Searched, question: str, reply: Ask, search: Retriever) -> S
 def conclude(chain: Searched, *, final: Ask, search: Retriever) -> Answer:
     """Answer from the chain, and from passages found for the question itself."""
     found = search(chain.query)
-    said = final.reply(chain.sample, chain=chain.written(CHARACTERS), passages=shown(found, best_last=True))
+    said = final.reply(chain.sample, passages=shown(found, best_last=True), **chain.shown())
     return citing(said, found).but(evidence=together((found, *chain.found)))
 
 
@@ -78,13 +89,16 @@ def final(llm: LanguageModel, search: Retriever) -> Operator[Searched, Answer]:
 
 
 def greedy(
-    llm: LanguageModel, search: Retriever, until: Judge, steps: int, pairs: int | None
+    llm: LanguageModel, search: Retriever, until: Judge, steps: int, pairs: int | None, form: str
 ) -> Operator[Query, Answer]:
     """One chain that ends where a judge says so."""
-    return begin >> Loop(hops(llm, search, steps if pairs is None else pairs), until, steps) >> final(llm, search)
+    chains = Loop(hops(llm, search, steps if pairs is None else pairs), until, steps)
+    return begin.but(form=form) >> chains >> final(llm, search)
 
 
 @published(SOURCE, "abstained", "cap", "pairs", "repeated")
-def corag(llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None) -> Operator[Query, Answer]:
-    """At most `steps` steps (L), and at most `pairs` pairs of question and answer (C)."""
-    return greedy(llm, search, Stopped(), steps, pairs)
+def corag(
+    llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None, form: str = "plain"
+) -> Operator[Query, Answer]:
+    """At most `steps` steps (L), and at most `pairs` pairs of question and answer (C); prompts show them in a form."""
+    return greedy(llm, search, Stopped(), steps, pairs, form)

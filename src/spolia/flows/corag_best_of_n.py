@@ -1,31 +1,40 @@
-"""CoRAG, best of n: of several chains the one that is least likely to say nothing."""
+"""CoRAG, best of n: of several chains the one that is least likely to say nothing.
+
+As in the published code, a chain is scored by the prompt that answers a sub-question: the question in its place, and
+the pairs of the chain in that of the documents. The mean is over the tokens of the sentence, without the end of the
+turn, which servers do not state.
+"""
 
 from math import fsum
-from typing import Any
 
 from spolia.core.combinators import Best, Each, Loop, Samples, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.corag import NOTHING, SOURCE, Judge, Searched, begin, final, hops
+from spolia.flows.corag import NOTHING, REPLY, SOURCE, Judge, Searched, begin, final, hops
 from spolia.models.prompting.likelihood import Continuation, Likelihood
 from spolia.models.protocols import ScoresContinuations
-from spolia.types import Answer, Query
+from spolia.types import Answer, Query, Token
 
 
-@step(calls={"likelihood": 1})
-def promise(chain: Searched, *, likelihood: Operator[Continuation, Any]) -> float:
-    """How unlikely it is that the chain says nothing: −mean ln p(`NOTHING` | question, chain)."""
-    tokens = likelihood(Continuation.of(NOTHING, chain.query.question, *(f"{q}\n{a}" for q, a in chain.pairs)))
+@step(calls={"likelihood": 1}, version=2)
+def promise(chain: Searched, *, likelihood: Operator[Continuation, tuple[Token, ...]]) -> float:
+    """How unlikely it is that the chain says nothing: −mean ln p(`NOTHING` | question, pairs as documents)."""
+    pairs = tuple(f"Q: {question}\nA: {answer}" for question, answer in chain.pairs)
+    tokens = likelihood(Continuation(REPLY.prompt_for({"question": chain.query.question, "passages": pairs}), NOTHING))
     return -fsum(token.logprob for token in tokens) / max(1, len(tokens))
 
 
-def best_of(llm: ScoresContinuations, search: Retriever, until: Judge, steps: int, n: int) -> Operator[Query, Answer]:
+def best_of(
+    llm: ScoresContinuations, search: Retriever, until: Judge, steps: int, n: int, form: str
+) -> Operator[Query, Answer]:
     """The most promising of n chains, of which the first is greedy."""
-    chains = Each(Loop(hops(llm, search, steps), until, steps))
-    return begin >> Samples(n) >> chains >> Best(promise.but(likelihood=Likelihood(llm))) >> final(llm, search)
+    chains = begin.but(form=form) >> Samples(n) >> Each(Loop(hops(llm, search, steps), until, steps))
+    return chains >> Best(promise.but(likelihood=Likelihood(llm))) >> final(llm, search)
 
 
 @published(SOURCE, "abstained", "cap", "repeated")
-def corag_best_of_n(llm: ScoresContinuations, search: Retriever, steps: int = 6, n: int = 4) -> Operator[Query, Answer]:
-    return best_of(llm, search, Stopped(), steps, n)
+def corag_best_of_n(
+    llm: ScoresContinuations, search: Retriever, steps: int = 6, n: int = 4, form: str = "plain"
+) -> Operator[Query, Answer]:
+    return best_of(llm, search, Stopped(), steps, n, form)

@@ -1,4 +1,7 @@
-"""CoRAG with a classifier outside the model, which ends the chain where it suffices."""
+"""CoRAG with a classifier outside the model, which ends the chain where it suffices.
+
+The classifier reads the chain in our form, in which `spolia train sufficiency` shows it, whatever `form` prompts have.
+"""
 
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
@@ -30,28 +33,29 @@ def corag_classifier(
     steps: int = 6,
     pairs: int | None = None,
     threshold: float = 0.5,
+    form: str = "plain",
 ) -> Operator[Query, Answer]:
     """Stop where a trained classifier gives question and chain at least a score."""
-    return greedy(llm, search, Classified(scorer, threshold), steps, pairs)
+    return greedy(llm, search, Classified(scorer, threshold), steps, pairs, form)
 
 
 @published(SOURCE, "abstained", "sufficient", "cap", "repeated")
 def corag_classifier_best_of_n(
-    llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6, n: int = 4
+    llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6, n: int = 4, form: str = "plain"
 ) -> Operator[Query, Answer]:
-    return best_of(llm, search, Classified(scorer), steps, n)
+    return best_of(llm, search, Classified(scorer), steps, n, form)
 
 
 @published(SOURCE, "abstained", "sufficient", "cap", "exhausted")
 def corag_classifier_tree(
-    llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6
+    llm: ScoresContinuations, search: Retriever, scorer: Scorer, steps: int = 6, form: str = "plain"
 ) -> Operator[Query, Answer]:
-    return tree(llm, search, Classified(scorer), steps)
+    return tree(llm, search, Classified(scorer), steps, form)
 
 
 @published(SOURCE, "abstained", "sufficient", "cap", "pairs", "repeated")
 def corag_oracle(
-    llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None
+    llm: LanguageModel, search: Retriever, steps: int = 6, pairs: int | None = None, form: str = "plain"
 ) -> Operator[Query, Answer]:
     """Stop where the model itself finds that the chain suffices; the simulated reader knows, every other one judges."""
-    return greedy(llm, search, judged.but(enough=Ask(llm, ENOUGH, 16)), steps, pairs)
+    return greedy(llm, search, judged.but(enough=Ask(llm, ENOUGH, 16)), steps, pairs, form)

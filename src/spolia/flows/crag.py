@@ -1,6 +1,11 @@
-"""CRAG: grade the retrieved passages, and correct them: by their best strips, by the web, or by both."""
+"""CRAG: grade the retrieved passages, and correct them: by their best strips, by the web, or by both.
+
+Strips are the paper's: of three sentences, of which those that score at least −0.5 are read, five at most; the
+published code reads whole passages. The web is a second retriever here, whose pages are not visited.
+"""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from spolia.core.combinators import Branch, Route
@@ -10,6 +15,7 @@ from spolia.core.sentences import sentences
 from spolia.flows.catalogue import published
 from spolia.flows.evidence import together
 from spolia.generation.reader import Reader
+from spolia.models.judge import unless_away
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.prompting.template import shortened
 from spolia.models.protocols import LanguageModel, Scorer
@@ -34,6 +40,13 @@ def either(query: Query, *, sources: Sources) -> Ranking:
 
 
 @step
+def graded(found: Ranking, *, grade: Operator[Ranking, Ranking], ambiguous: float = -0.2) -> Ranking:
+    """The passages with the scores of the evaluator; with an ambiguous one where it cannot be asked."""
+    best = unless_away(lambda: grade(found), "the passages count as ambiguous")
+    return found.but(hits=tuple(hit.but(score=ambiguous) for hit in found.hits)) if best is None else best
+
+
+@step
 def action(graded: Ranking, *, upper: float = 0.592, lower: float = -0.995) -> Action:
     """Correct where a passage scores at least `upper`, incorrect where all are below `lower`, else ambiguous."""
     scores = [hit.score for hit in graded.hits]
@@ -42,11 +55,15 @@ def action(graded: Ranking, *, upper: float = 0.592, lower: float = -0.995) -> A
     return "incorrect" if all(score < lower for score in scores) else "ambiguous"
 
 
-@step
+@step(version=2)
 def refined(found: Ranking, *, scorer: Scorer, size: int = 3, at_least: float = -0.5, keep: int = 5) -> Ranking:
     """The best strips of the passages, each of `size` sentences, in the place of the passages."""
     strips = [strip for hit in found.hits for strip in cut(hit, size)]
-    scores = scorer.scores(found.query.question, [strip.node.text for strip in strips]) if strips else ()
+    texts = [strip.node.text for strip in strips]
+    grade = partial(scorer.scores, found.query.question, texts)
+    scores = unless_away(grade, "the first strips are read") if strips else ()
+    if scores is None:
+        return found.but(hits=tuple(strips[:keep]))
     ranked = sorted(zip(scores, range(len(strips)), strict=True), key=lambda pair: -pair[0])
     return found.but(hits=tuple(strips[at].but(score=score) for score, at in ranked[:keep] if score >= at_least))
 
@@ -102,10 +119,10 @@ def crag(
     strips = refined.but(scorer=scorer)
     from_web = looked_up.but(ask=Ask(llm, KEYWORDS, 32), web=web) >> strips
     arms = {"correct": strips, "incorrect": from_web, "ambiguous": Branch(strips, from_web) >> joined}
-    graded = CrossEncoder(scorer, top_k=10)
+    evaluated = graded.but(grade=CrossEncoder(scorer, top_k=10, strict=True), ambiguous=(upper + lower) / 2)
     return (
         either.but(sources=(("local", search), ("web", web)))
-        >> graded
+        >> evaluated
         >> Route(action.but(upper=upper, lower=lower), arms, "ambiguous")
         >> Reader(llm, max_passages=10)
     )

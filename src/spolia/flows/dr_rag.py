@@ -1,11 +1,13 @@
-"""DR-RAG: each passage that was found is searched with, too; a classifier keeps the passages that help each other."""
+"""DR-RAG: each passage that was found is searched with, too; a classifier keeps the passages that help each other.
+
+The paper gives no code; this is its inverse selection, of pairs of any two passages that were found.
+"""
 
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
-from spolia.core.run_context import degrade
-from spolia.errors import ModelError
 from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
+from spolia.models.judge import unless_away
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.models.text_classifier import JOINT
 from spolia.types import Answer, Query, Ranking
@@ -28,10 +30,9 @@ def selected(found: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: in
     """The passages that a classifier of (question, two passages) finds of use beside at least one other."""
     texts, question = found.texts, found.query.question
     pairs = [(a, b) for a in range(len(texts)) for b in range(a + 1, len(texts))]
-    try:
-        scores = scorer.scores(question, [texts[a] + JOINT + texts[b] for a, b in pairs]) if pairs else ()
-    except ModelError as error:
-        degrade(f"The classifier failed, and all passages are kept: {error}")
+    joined = [texts[a] + JOINT + texts[b] for a, b in pairs]
+    scores = unless_away(lambda: scorer.scores(question, joined), "all passages are kept") if pairs else ()
+    if scores is None:
         return found.cut(keep)
     useful = {at for pair, score in zip(pairs, scores, strict=True) if score >= threshold for at in pair}
     return found.but(hits=tuple(hit for at, hit in enumerate(found.hits) if at in useful or not pairs)).cut(keep)

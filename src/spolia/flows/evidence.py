@@ -103,9 +103,15 @@ class Gathered(State):
         """What the model sees of it."""
         return {"question": self.found.query.question, "log": self.log, "passages": newest(self.found)}
 
-    def noting(self, line: str, new: Ranking | None = None) -> Self:
-        """With one line more, and further passages."""
-        return self.but(log=(*self.log, line), found=self.found if new is None else self.found.extended(new))
+    def turn(self, ask: Ask, **places: str) -> dict[str, str]:
+        """Thought and action of the model's reply; where no action can be read at first, a search for the question."""
+        said: dict[str, str] = ask.reply(self.sample, **places, **self.shown())
+        return said or ({} if self.log else {"search": self.found.query.question})
+
+    def noting(self, *lines: str, new: Ranking | None = None) -> Self:
+        """With one entry more of these lines, but for empty ones, and further passages."""
+        entry = "\n".join(filter(None, lines))[:CHARACTERS]
+        return self.but(log=(*self.log, entry), found=self.found if new is None else self.found.extended(new))
 
     def concluded(self, force: Ask) -> Answer:
         """The answer that the model has given, else the one that it is made to give."""

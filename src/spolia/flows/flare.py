@@ -64,19 +64,20 @@ def prompted(state: Writing, role: Role[str]) -> Prompt:
 
 
 def sentence(generation: Generation) -> tuple[Token, ...]:
-    """The tokens of the first sentence; none where the reply says that the answer is complete."""
+    """The tokens of the first sentence with a word in it; none where the reply says that the answer is complete."""
     text = "".join(token.text for token in generation.tokens)
     if not text.strip() or text.strip().upper().startswith("[END]"):
         return ()
-    end, at, found = sentences(text)[0][1], 0, list[Token]()
+    start, end = next(((start, end) for start, end in sentences(text) if _WORD.search(text, start, end)), (0, 0))
+    at, found = 0, list[Token]()
     for token in generation.tokens:
-        if at >= end:
-            break
-        found.append(token)
+        if start < at + len(token.text) and at < end:
+            found.append(token)
         at += len(token.text)
     return tuple(found)
 
 
+_WORD = re.compile(r"\w")
 _CONCLUDED = re.compile(r"(?:answer is|答案[是为為]|정답은|답은)\s*[:：]?\s*(.+?)[.。]?\s*$", re.IGNORECASE)
 
 

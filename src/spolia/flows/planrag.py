@@ -7,17 +7,15 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
 from spolia.flows.evidence import Gathered, Places, nothing
-from spolia.models.parsers import Lines, Tags, Text, YesNo
+from spolia.models.parsers import NOTHING, THOUGHT, AnswerText, Lines, Tags, YesNo
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Query
 
 PLAN = Role("spolia:flows/prompts/planrag_plan.txt", Lines(8), default="none")
-ACT = Role(
-    "spolia:flows/prompts/planrag_act.txt", Tags(("thought",), ("search", "answer")), default="<thought>none</thought>"
-)
+ACT = Role("spolia:flows/prompts/planrag_act.txt", Tags((), (THOUGHT,), ("search", "answer")), default=NOTHING)
 AGAIN = Role("spolia:flows/prompts/planrag_again.txt", YesNo(), default="no")
-FORCED = Role("spolia:flows/prompts/planrag_forced.txt", Text(), default="I do not know.")
+FORCED = Role("spolia:flows/prompts/planrag_forced.txt", AnswerText(), default="I do not know.")
 
 
 @dataclass(frozen=True)
@@ -43,13 +41,14 @@ def act(state: Planned, *, ask: Ask, again: Ask, plan: Ask, search: Retriever) -
     """Plan where there is no plan; answer, or search for the next step and judge whether the plan still holds."""
     if state.plan is None:
         state = state.but(plan=plan.reply(state.sample, **state.shown()))
-    said = ask.reply(state.sample, **state.shown())
+    said = state.turn(ask)
+    thought = said.get(THOUGHT, "")
     if answer := said.get("answer"):
         return state.but(answer=answer, stop="answered")
     if not said.get("search"):
-        return state.noting(f"{said['thought']}\nInvalid action. Write search or answer.")
+        return state.noting(thought, "Invalid action. Write search or answer.")
     new = search(state.found.query.asking(said["search"]))
-    state = state.noting(f"{said['thought']}\nsearch: {said['search']}\n{len(new)} passages", new)
+    state = state.noting(thought, f"search: {said['search']}", f"{len(new)} passages", new=new)
     return state.but(plan=None) if again.reply(state.sample, **state.shown()) else state
 
 

@@ -1,23 +1,32 @@
-"""PrefRAG: a preferred source, another where it does not help, and a look back at the answer."""
+"""PrefRAG: a preferred source, another where it does not help, and a look back at the answer.
 
+As in the paper, a comparison writes its analysis before its verdict (eq. 3), and a look back says why an answer is
+doubted and what to do (§ 3.3); these and the thoughts of each turn enter the log that later turns read.
+
+Other than the published code: a comparison that cannot be read keeps the preferred source, where the code takes the
+other one; a reply without an action is sent back once, then searches for the question itself at first, and forces an
+answer later, where the code forces one directly; a source that finds nothing leaves what the other one found.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spolia.core.combinators import Loop
 from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
-from spolia.flows.evidence import CHARACTERS, Gathered, everywhere, instead_of, is_correct, nothing, preferring, shown
-from spolia.models.parsers import Tags, Text, YesNo
+from spolia.flows.evidence import Gathered, everywhere, instead_of, is_correct, nothing, preferring, shown
+from spolia.models.parsers import NOTHING, THOUGHT, AnswerText, Reasoned, Tags
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
 from spolia.retrieval.multi_source import Sources, reached
 from spolia.types import Answer, Query
 
-SAYS = ("source", "search", "answer", "evaluation")
-TURN = Role("spolia:flows/prompts/prefrag_turn.txt", Tags(("thought",), SAYS), default="<thought>none</thought>")
-HELPS = Role("spolia:flows/prompts/prefrag_helps.txt", YesNo(), default="yes")
-FORCED = Role("spolia:flows/prompts/prefrag_forced.txt", Text(), default="I do not know.")
+SAYS = Tags((), (THOUGHT, "source", "evaluation", "explanation", "suggestion"), ("search", "answer"))
+TURN = Role("spolia:flows/prompts/prefrag_turn.txt", SAYS, default=NOTHING)
+HELPS = Role("spolia:flows/prompts/prefrag_helps.txt", Reasoned(), default="yes")
+FORCED = Role("spolia:flows/prompts/prefrag_forced.txt", AnswerText(), default="I do not know.")
 SOURCE = 'Zhao et al., "PrefRAG: preference-driven multi-source retrieval augmented generation", 2025'
 
 
@@ -33,34 +42,40 @@ class SourceSearch(Gathered):
 def turn(state: SourceSearch, *, ask: Ask, sources: Sources, helps: Ask | None = None) -> SourceSearch:
     """Answer, or search once more."""
     names = Setting(", ".join(name for name, _ in sources))
-    said = ask.reply(state.sample, sources=names, **state.shown())
+    said = state.turn(ask, sources=names)
     state = state.but(left=state.left - 1)
-    if answer := said.get("answer"):
-        return answered(state, answer, said.get("evaluation", "CORRECT"), sources)
-    if wanted := said.get("search"):
-        state = searched(state, wanted, said.get("source", ""), sources, helps)
-    return state if wanted and state.left > 0 else state.but(stop="forced")
+    if said.get("answer"):
+        return answered(state, said, sources)
+    if is_search := bool(said.get("search")):
+        state = searched(state, said, sources, helps)
+    return state if is_search and state.left > 0 else state.but(stop="forced")
 
 
-def answered(state: SourceSearch, answer: str, evaluation: str, sources: Sources) -> SourceSearch:
+def answered(state: SourceSearch, said: Mapping[str, str], sources: Sources) -> SourceSearch:
     """Done, or doubted: then all sources are searched for the question itself, and a turn more is given."""
-    if state.reflections < 1 or is_correct(evaluation):
-        return state.but(answer=answer, stop="answered")
-    state = state.noting(f"{answer} ({evaluation})"[:CHARACTERS], everywhere(state.found.query, sources))
+    if state.reflections < 1 or is_correct(said.get("evaluation", "CORRECT")):
+        return state.but(answer=said["answer"], stop="answered")
+    doubt = (f"{said['answer']} ({said['evaluation']})", said.get("explanation", ""), said.get("suggestion", ""))
+    state = state.noting(said.get(THOUGHT, ""), *doubt, new=everywhere(state.found.query, sources))
     return state.but(left=state.left + 2, reflections=state.reflections - 1)
 
 
-def searched(state: SourceSearch, wanted: str, named: str, sources: Sources, helps: Ask | None) -> SourceSearch:
+def searched(state: SourceSearch, said: Mapping[str, str], sources: Sources, helps: Ask | None) -> SourceSearch:
     """Ask the preferred source, and the named one where it fails or does not help; without `helps` the named one."""
-    query, preferred = state.found.query.asking(wanted), sources[0][0]
+    wanted, named, preferred = said["search"], said.get("source", ""), sources[0][0]
+    query = state.found.query.asking(wanted)
     by_name = preferring(sources, named)
     order = preferring(by_name, preferred) if helps else by_name
     name, new = next(reached(query, order))
     is_choice = len(sources) == 2 or named.strip() != preferred  # of more the model may name the preferred one
     is_compared = helps and name == preferred and is_choice and state.log
-    if helps and is_compared and not helps.reply(state.sample, new=shown(new), **state.shown()):
-        name, new = instead_of((name, new), query, order[1])
-    return state.noting(f"{name}: {wanted}", new)
+    analysis = ""
+    if helps and is_compared:
+        verdict = helps.reply(state.sample, new=shown(new), **state.shown())
+        is_useful, analysis = verdict if isinstance(verdict, tuple) else (verdict, "")  # flow files of 0.2.0: yes or no
+        if not is_useful:
+            name, new = instead_of((name, new), query, order[1])
+    return state.noting(said.get(THOUGHT, ""), f"{name}: {wanted}", analysis, new=new)
 
 
 @step(calls={"force": 1})
@@ -77,7 +92,7 @@ def begin(query: Query, *, turns: int = 4, reflections: int = 1) -> SourceSearch
 def flow_of(
     llm: LanguageModel, sources: Sources, turns: int, reflections: int, compares: bool = True
 ) -> Operator[Query, Answer]:
-    body = turn.but(ask=Ask(llm, TURN), sources=sources, helps=Ask(llm, HELPS, 256) if compares else None)
+    body = turn.but(ask=Ask(llm, TURN), sources=sources, helps=Ask(llm, HELPS) if compares else None)
     loop = Loop(body, max_steps=turns + 2 * reflections)
     return begin.but(turns=turns, reflections=reflections) >> loop >> finish.but(force=Ask(llm, FORCED, 128))
 

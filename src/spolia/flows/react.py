@@ -6,16 +6,16 @@ from spolia.core.operator import Operator, Retriever
 from spolia.core.sentences import sentences
 from spolia.flows.catalogue import published
 from spolia.flows.evidence import Gathered, everywhere, nothing, preferring
-from spolia.models.parsers import Tags, Text
+from spolia.models.parsers import NOTHING, THOUGHT, AnswerText, Tags
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
 from spolia.retrieval.multi_source import Sources, reached
 from spolia.types import Answer, Query
 
-ACTIONS = ("source", "search", "lookup", "answer")
-TURN = Role("spolia:flows/prompts/react_turn.txt", Tags(("thought",), ACTIONS), default="<thought>none</thought>")
-FORCED = Role("spolia:flows/prompts/react_forced.txt", Text(), default="I do not know.")
+ACTIONS = ("search", "lookup", "answer")
+TURN = Role("spolia:flows/prompts/react_turn.txt", Tags((), (THOUGHT, "source"), ACTIONS), default=NOTHING)
+FORCED = Role("spolia:flows/prompts/react_forced.txt", AnswerText(), default="I do not know.")
 SOURCE = 'Yao et al., "ReAct: Synergizing reasoning and acting in language models", ICLR 2023'
 
 
@@ -28,22 +28,24 @@ def begin(query: Query) -> Gathered:
 def act(state: Gathered, *, ask: Ask, sources: Sources, every: bool = False) -> Gathered:
     """Think, and take one action; what cannot be done is observed, and costs a turn."""
     names = Setting(", ".join(name for name, _ in sources))
-    said = ask.reply(state.sample, sources=names, **state.shown())
-    thought = said["thought"]
+    said = state.turn(ask, sources=names)
+    thought = said.get(THOUGHT, "")
     if answer := said.get("answer"):
         return state.but(answer=answer, stop="answered")
     if wanted := said.get("search"):
         asked, chosen = state.found.query.asking(wanted), preferring(sources, said.get("source", ""))
         new = everywhere(asked, sources) if every else next(reached(asked, chosen))[1]
         observed = f"{len(new)} passages" if new.hits else "No passage was found."
-        return state.noting(f"{thought}\nsearch: {wanted}\n{observed}", new)
+        return state.noting(thought, f"search: {wanted}", observed, new=new)
     if word := said.get("lookup"):
         seen = [text[start:end] for text in state.found.texts for start, end in sentences(text)]
         found = [one for one in seen if word.casefold() in one.casefold()]
-        before = sum(f"\nlookup: {word}\n" in line for line in state.log)  # each lookup goes on where the last ended
+        before = sum(
+            f"lookup: {word}" in entry.split("\n") for entry in state.log
+        )  # each lookup goes on where the last ended
         observed = found[before] if before < len(found) else "Nothing more was found."
-        return state.noting(f"{thought}\nlookup: {word}\n{observed}")
-    return state.noting(f"{thought}\nInvalid action. Write search, lookup or answer.")
+        return state.noting(thought, f"lookup: {word}", observed)
+    return state.noting(thought, "Invalid action. Write search, lookup or answer.")
 
 
 @step(calls={"force": 1})

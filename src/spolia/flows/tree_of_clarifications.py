@@ -12,7 +12,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
 from spolia.flows.evidence import citing, shown
-from spolia.models.parsers import Lines, Text, YesNo
+from spolia.models.parsers import AnswerText, Lines, YesNo
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.post_retrieval.mmr import MMR
@@ -23,7 +23,7 @@ from spolia.types import Answer, Failure, Query, Ranking, State
 
 MEANINGS = Role("spolia:flows/prompts/toc_meanings.txt", Lines(10), default="none")
 HOLDS = Role("spolia:flows/prompts/toc_holds.txt", YesNo(), default="no")
-LONG = Role("spolia:flows/prompts/toc_answer.txt", Text(), default="I do not know.")
+LONG = Role("spolia:flows/prompts/toc_answer.txt", AnswerText(), default="I do not know.")
 RESTARTS, NODES, EXPANSIONS, DEPTH = 3, 10, 15, 3
 Pair = tuple[str, str]
 Nearest = Operator[Ranking, Ranking]

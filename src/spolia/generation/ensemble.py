@@ -86,7 +86,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     max_tokens: int = 128
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
 
     prompt_file = Reader.prompt_file
 
@@ -190,7 +190,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     max_characters: int = 20_000
     abstention: str = "I do not know."
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     cached: ClassVar[bool] = True
 
     prompt_file = Reader.prompt_file

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit, retract
 from spolia.core.type_compatibility import refuse_counts
-from spolia.errors import ModelRejected
+from spolia.errors import EmptyReply
 from spolia.generation.prompt import asks_for_marks, citations, fitting, numbered
-from spolia.models.parsers import Text
+from spolia.models.parsers import AnswerText, refuses
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Prompted, Role, spoken_reply
 from spolia.models.prompting.template import Setting, checked_language
@@ -72,7 +72,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     language: str = ""  # type: ignore[misc]
     maker: Operator[Ranking, Prompt] | None = None
 
-    version: ClassVar[int] = 8
+    version: ClassVar[int] = 9
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
     places: ClassVar[tuple[str, ...]] = ("passages", "question")
     cached: ClassVar[bool] = True
@@ -135,9 +135,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
         markers = Markers(len(shown))
         text = markers.feed(generation.text) + markers.end()
         if not text:
-            raise ModelRejected(
-                f"{self.llm.name} replied {generation.text[:40]!r}, which holds no answer. Ask it again."
-            )
+            raise EmptyReply(f"{self.llm.name} replied {generation.text[:40]!r}, which holds no answer. Ask it again.")
         cited = citations(markers.used, shown.hits)
         is_cut = generation.finish_reason == "length"
         if not is_cut and abstains(text, bool(cited), self.abstention):
@@ -146,6 +144,8 @@ class Reader(Prompted, Operator[Ranking, Answer]):
 
 
 ABSTENTION = "I do not know."
+_LONGEST_TITLE = 16
+"""Bytes in UTF-8 of a text that may be a title, as `Sorry Not Sorry`, and no refusal."""
 _ELSEWHERE = re.compile(
     r"(?:(?:죄송하지만|죄송합니다) )?(?:저는 |정답은 |답은 )?(?:잘 )?"
     r"(?:모르겠습니다|모르겠다|모르겠어요|모릅니다|알 수 없습니다|알 수 없음|알 수 없다)|"
@@ -157,16 +157,19 @@ _ELSEWHERE = re.compile(
 def abstains(text: str, cites: bool, abstention: str = ABSTENTION) -> bool:
     """Whether a reply says that the model does not know: the one rule of readers and flows.
 
-    It is the sentence itself, whatever it cites; the sentence and more, if it cites nothing; or no more than that in
-    Korean, Chinese or Japanese, where a model left the language of its prompt.
+    It is the sentence itself, whatever it cites; the sentence and more, or a refusal, if it cites nothing; or no more
+    than that in Korean, Chinese or Japanese, where a model left the language of its prompt.
 
     >>> abstains("I don't know! [1]", True), abstains("I do not know, but Nokia is near [1].", True)
+    (True, False)
+    >>> abstains("I'm sorry, but I can't help with that.", False), abstains("Sorry", False)  # a song
     (True, False)
     >>> abstains("잘 모르겠습니다.", False), abstains("我不知道。", False), abstains("不知道火山", False)
     (True, True, False)
     """
     said, known = _plain(_MARKED.sub("", text)), _plain(abstention)
-    return said == known or (not cites and said.startswith(known)) or _ELSEWHERE.fullmatch(said) is not None
+    declines = said.startswith(known) or (len(text.encode()) > _LONGEST_TITLE and refuses(text))
+    return said == known or (not cites and declines) or _ELSEWHERE.fullmatch(said) is not None
 
 
 def _plain(text: str) -> str:
@@ -179,7 +182,7 @@ def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", plain))
 
 
-REMEMBERED: Role[str] = Role("spolia:generation/prompts/closed_book.txt", Text(), default=ABSTENTION)
+REMEMBERED: Role[str] = Role("spolia:generation/prompts/closed_book.txt", AnswerText(), default=ABSTENTION)
 
 
 @dataclass(frozen=True)
@@ -210,7 +213,7 @@ class ClosedBook(Operator[Query, Answer]):
     max_tokens: int = 256
     temperature: float = 0.0
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()

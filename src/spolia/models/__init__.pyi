@@ -32,8 +32,10 @@ from spolia.models.parsers.numbers import Number as Number
 from spolia.models.parsers.numbers import Order as Order
 from spolia.models.parsers.parser import Parser as Parser
 from spolia.models.parsers.parser import Text as Text
+from spolia.models.parsers.tags import AnswerText as AnswerText
 from spolia.models.parsers.tags import ControlTokens as ControlTokens
 from spolia.models.parsers.tags import Tags as Tags
+from spolia.models.parsers.verdicts import Reasoned as Reasoned
 from spolia.models.parsers.words import OneOf as OneOf
 from spolia.models.parsers.words import YesNo as YesNo
 from spolia.models.prompting.likelihood import FirstTokens as FirstTokens

@@ -9,6 +9,7 @@ from spolia.core.run_context import degrade
 from spolia.core.type_compatibility import fits, name_of, refuse_counts, refuse_numbers
 from spolia.core.validation import declared_fields
 from spolia.errors import ModelRejected, WiringError
+from spolia.models.judge import unless_away
 from spolia.models.parsers import OneOf
 from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.protocols import LanguageModel, Scorer
@@ -155,7 +156,7 @@ class Classified(Operator[Chain, Verdict]):
     """Stop where a classifier gives the question and its chain at least a score.
 
     It reads the question and as many of the newest pairs as there is room for, and drops the oldest. A score
-    that is NaN or infinite does not stop, and is counted.
+    that is NaN or infinite does not stop, nor does a classifier that cannot be asked; either is counted.
 
     Args:
         classifier: a scorer of (question, chain) that was trained for it, here or on a server.
@@ -180,6 +181,7 @@ class Classified(Operator[Chain, Verdict]):
     threshold: float = 0.5
     characters: int = 2_000
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -191,7 +193,11 @@ class Classified(Operator[Chain, Verdict]):
         return value.query.question, value.written(self.characters)
 
     def apply(self, value: Chain, /) -> Verdict:
-        (score,) = self.classifier.scores(value.query.question, [value.written(self.characters)])
+        chain = [value.written(self.characters)]
+        scores = unless_away(lambda: self.classifier.scores(value.query.question, chain), "the chain goes on")
+        if scores is None:
+            return Verdict(False, "sufficient")
+        (score,) = scores
         if not math.isfinite(score):
             degrade(f"{self.classifier.name} gave the score {score}; the chain goes on.")
             return Verdict(False, "sufficient")

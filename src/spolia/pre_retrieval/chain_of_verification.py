@@ -57,7 +57,7 @@ class ChainOfVerification(Operator[Query, Answer]):
     revised: Role[str] = REVISED
     max_tokens: int = 512
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()

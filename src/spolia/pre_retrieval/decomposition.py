@@ -44,7 +44,7 @@ class Decompose(AsksOfQuery[Plan]):
     max_tokens: int = 512
     temperature: float = 0.0
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     counts: ClassVar[tuple[str, ...]] = ("steps", "max_tokens")
 
     def apply(self, value: Query, /) -> Plan:

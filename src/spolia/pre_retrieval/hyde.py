@@ -81,7 +81,7 @@ class HyDE(Imagines):
     max_tokens: int = 128
     temperature: float = 0.0
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def apply(self, value: Query, /) -> Query:
         passages = self.imagined(value)
@@ -123,7 +123,7 @@ class AveragedHyDE(Imagines):
     max_tokens: int = 128
     temperature: float = 0.7
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     least: ClassVar[int] = 0
 
     def __post_init__(self) -> None:

@@ -7,13 +7,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 from spolia.core.operator import Operator
 from spolia.core.type_compatibility import refuse_counts
 from spolia.models.parsers import Lines, Parser, Text, listed, refuses, says_nothing, spoken
+from spolia.models.parsers.lines import single
 from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.protocols import LanguageModel
 from spolia.types import Query
 
 _LABEL = re.compile(
-    r"^\W*+(?:(?:rewritten|search|new|abstract|step[- ]?back|general|better|改写后?的?)?\s*"
-    r"(?:question|query|search|passage|问题|查询|質問|질문))[\s*_]*[:：][\s*_]*",
+    r"^\W*+(?:here(?: is|['’]s) )?(?:(?:the|a|my|your) )?"
+    r"(?:(?:rewritten|search|new|next|follow[- ]?up|intermediate|simpler?|abstract|step[- ]?back|general|better|"
+    r"改写后?的?)\s*){0,2}(?:question|query|search|passage|问题|查询|質問|질문)(?:\s*#?\d{1,2})?[\s*_]*[:：][\s*_]*",
     re.IGNORECASE,
 )
 _STEP = re.compile(
@@ -83,14 +85,16 @@ class Steps(Parser[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class OneText(Parser[str]):
-    """One text, without quotes, bold type or a label before it; may be empty. No refusal.
+    """One text, without quotes, bold type, fences, and a number or label before it; may be empty. No refusal.
 
+    >>> OneText().parse("Here it is:\\n2. Sub-question 2: Where is Nokia?")
+    'Where is Nokia?'
     >>> OneText().parse('**Rewritten query:** "author of Emma"'), OneText().parse("None.")
     ('author of Emma', '')
     """
 
     def parse(self, reply: str) -> str:
-        said = Text().parse(reply)
+        said = single(Text().parse(reply))
         if refuses(said):
             raise ValueError("it must be the text that was asked for, and it is a refusal")
         return "" if says_nothing(said) else _bare(_LABEL.sub("", said))

@@ -44,7 +44,7 @@ class Rewrite(AsksOfQuery[Query]):
     max_tokens: int = 128
     temperature: float = 0.0
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,7 +91,7 @@ class StepBack(AsksOfQuery[Queries]):
     max_tokens: int = 128
     temperature: float = 0.0
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     def apply(self, value: Query, /) -> Queries:
         found = self.said(value)
@@ -184,7 +184,7 @@ class Condense(AsksOfQuery[Query]):
     max_tokens: int = 128
     temperature: float = 0.0
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     counts: ClassVar[tuple[str, ...]] = ("messages", "characters", "max_tokens")
     shows: ClassVar[tuple[str, ...]] = ("question", "history")
 

@@ -432,7 +432,9 @@ class Frame:
                 if why := limiter.reserve(share, optional=self.optional):
                     for other, part in shares[:number]:
                         other.release(part)
-                    raise BudgetSpent(why)
+                    spent = BudgetSpent(why)
+                    spent.in_loop = self.optional
+                    raise spent
         held = Reservation(usage)
         try:
             yield held

@@ -13,7 +13,7 @@ from spolia.core.run_context import gather
 from spolia.errors import DataError
 from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.evaluation.measures.answers.string_match import F1
-from spolia.models.parsers import YesNo
+from spolia.models.parsers import Reasoned, YesNo
 from spolia.models.parsers.numbers import Number
 from spolia.models.prompting.role import Ask, Brief, Role, generated, passed_over
 from spolia.models.protocols import LanguageModel
@@ -24,7 +24,6 @@ DRAWS = tuple((temperature, top_p) for temperature in (0.1, 0.5, 0.9) for top_p 
 """Temperature and top_p of the nine candidates."""
 TRUE_FOR_FALSE = 3
 """Rows in which the source helps, for each in which it does not."""
-LONGEST = 256
 NEAREST = Role("spolia:training/prompts/nearest_reply.txt", Number(0, len(DRAWS)), default="0")
 
 
@@ -43,7 +42,8 @@ class Decision(NamedTuple):
     def status(self, text: str) -> bool | None:
         """What a reply says; None if it cannot be read."""
         try:
-            return bool(self.ask.role.parser.parse(text))
+            said = self.ask.role.parser.parse(text)
+            return bool(said[0] if isinstance(said, tuple) else said)
         except ValueError:
             return None
 
@@ -94,7 +94,7 @@ def decisions(flow: Operator[Query, Answer], items: Sequence[Item]) -> Iterator[
         for step in steps:
             if isinstance(step.out, Ranking):
                 new = step.out
-            elif isinstance(step.op, Ask) and isinstance(step.op.role.parser, YesNo) and new is not None:
+            elif isinstance(step.op, Ask) and isinstance(step.op.role.parser, (Reasoned, YesNo)) and new is not None:
                 yield Decision(known.item(item), step.op, step.given, new)
 
 
@@ -102,7 +102,7 @@ def _row(decision: Decision, judge: LanguageModel | None, draw: Random) -> Row |
     right = by_gold(decision) if judge is None else by_judge(decision, judge)
     if right is None:
         return None
-    said = [(text, decision.status(text)) for text in candidates(decision.prompt, decision.ask.llm)]
+    said = [(text, decision.status(text)) for text in candidates(decision.ask, decision.prompt)]
     positives = [text for text, status in said if status is right.status]
     negatives = [text for text, status in said if status is (not right.status)]
     if not positives or not negatives:
@@ -112,12 +112,11 @@ def _row(decision: Decision, judge: LanguageModel | None, draw: Random) -> Row |
     return row | {"status": right.status}
 
 
-def candidates(prompt: Prompt, llm: LanguageModel) -> list[str]:
+def candidates(ask: Ask, prompt: Prompt) -> list[str]:
     """Nine replies to one prompt."""
+    how: dict[str, Any] = {"max_tokens": ask.max_tokens}
     asked = [
-        partial(
-            generated, drawn_from(llm, top_p), prompt.but(sample=number), None, max_tokens=LONGEST, temperature=warm
-        )
+        partial(generated, drawn_from(ask.llm, top_p), prompt.but(sample=number), None, temperature=warm, **how)
         for number, (warm, top_p) in enumerate(DRAWS)
     ]
     found = passed_over(gather(asked), "A candidate failed and is left out")
@@ -140,7 +139,7 @@ def by_gold(decision: Decision) -> Reference | None:
 
 def by_judge(decision: Decision, judge: LanguageModel) -> Reference | None:
     """The big model's reply to the same prompt; None if it cannot be read."""
-    text = generated(judge, decision.prompt, None, max_tokens=LONGEST).text
+    text = generated(judge, decision.prompt, None, max_tokens=decision.ask.max_tokens).text
     status = decision.status(text)
     return None if status is None else Reference(status, text)
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 from spolia.types import notebook
 from spolia.types.documents import Span, place_of
 from spolia.types.rankings import Message, Ranking
-from spolia.types.value import Value, refuse_type
+from spolia.types.value import Value, later, refuse_type
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,13 @@ class Generation(Value):
         text: the reply.
         finish_reason: `stop`, or `length` when the model was cut off.
         tokens: with log-probabilities, when they were asked for.
+        thoughts: what the model thought before, where the server sends it apart from the reply.
     """
 
     text: str
     finish_reason: str = "stop"
     tokens: tuple[Token, ...] = ()
+    thoughts: str = later("")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import TypeVar
 from unicodedata import normalize
 
-from spolia.errors import QueryError, text_of
+from spolia.errors import QueryError, WiringError, text_of
 from spolia.types.rankings import Query
 from spolia.types.value import Value, kept, refuse_type
 
@@ -211,6 +211,32 @@ class Plan(Value):
 
 
 @dataclass(frozen=True)
+class ChainForm(Value):
+    """How a chain is written in a prompt.
+
+    Args:
+        question: its first line, with `{question}`; empty where the prompt has a place for the question itself.
+        pair: with `{number}`, `{question}` and `{answer}`.
+        empty: what stands for no pair.
+    """
+
+    question: str = "Question: {question}"
+    pair: str = "Q: {question}\nA: {answer}"
+    empty: str = ""
+
+
+CHAIN_FORMS: Mapping[str, ChainForm] = {
+    "plain": ChainForm(),
+    "corag-8b": ChainForm(
+        "",
+        "Intermediate query {number}: {question}\nIntermediate answer {number}: {answer}",
+        "Nothing yet",
+    ),
+}
+"""Ours, and the one that the published model of CoRAG was trained with (Wang et al. 2025)."""
+
+
+@dataclass(frozen=True)
 class Chain(State):
     """A question, and the sub-questions asked for it with their results, oldest first."""
 
@@ -236,22 +262,30 @@ class Chain(State):
         )
         return replace(self, stop="", sample=0, pairs=pairs).digest
 
-    def written(self, characters: int) -> str:
+    def written(self, characters: int, form: str = "plain") -> str:
         """The question and its newest pairs, as many as there is room for, in the order in which they were asked.
+
+        Args:
+            form: a name in `CHAIN_FORMS`.
 
         >>> chain = Chain(Query("Where?"), (("Who is it?", "Olsen."), ("Whose?", "Nokia's.")))
         >>> print(chain.written(40))
         Question: Where?
         Q: Whose?
         A: Nokia's.
+        >>> print(chain.written(90, "corag-8b"))
+        Intermediate query 2: Whose?
+        Intermediate answer 2: Nokia's.
         """
-        lines = [f"Question: {self.query.question}"]
-        room = characters - len(lines[0])
+        if (known := CHAIN_FORMS.get(form)) is None:
+            raise WiringError(f"No chain is written as {form!r}. Write one of {', '.join(CHAIN_FORMS)}.")
+        lines = [line for line in [known.question.format(question=self.query.question)] if line]
+        room = characters - sum(map(len, lines))
         newest: list[str] = []
-        for question, answer in reversed(self.pairs):
-            text = f"Q: {question}\nA: {answer}"
+        for number, (question, answer) in reversed(list(enumerate(self.pairs, 1))):
+            text = known.pair.format(number=number, question=question, answer=answer)
             room -= len(text) + 1
             if room < 0:
                 break
             newest.append(text)
-        return "\n".join(lines + newest[::-1])
+        return "\n".join(lines + (newest[::-1] or [known.empty])).rstrip("\n")

@@ -29,6 +29,7 @@ def ask(
     web: options.Web = None,
     llm: options.ModelUrl = "",
     model: options.ModelName = "",
+    think: options.Think = 0,
     budget_calls: options.BudgetCalls = None,
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
@@ -48,7 +49,7 @@ def ask(
 
     refuse_unused_sources(flow, web)
     profile = profile_of(given.profile_file)
-    screen, reader, partly = Screen(json=given.json), model_at(llm, model, profile), False
+    screen, reader, partly = Screen(json=given.json), model_at(llm, model, profile, think), False
     at = store or (runs.store_for(folder) if folder is not None else profile.store)
     if not at:
         raise QueryError("Nothing to ask: name a store with --store PATH, or a folder: spolia ask QUESTION DIR.")

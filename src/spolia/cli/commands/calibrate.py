@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, WeightsFolder, argument
+from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, Think, WeightsFolder, argument
 from spolia.cli.screen import Renderable, Screen, table
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def calibrate(
     measures: JudgeMeasures = "Correctness",
     llm: ModelUrl = "",
     model: ModelName = "",
+    think: Think = 0,
     weights: WeightsFolder = "",
     allow_env: AllowEnv = None,
     profile_file: ProfileFile = None,
@@ -63,7 +64,7 @@ def calibrate(
     from spolia.run import Run
 
     screen = Screen(json=json)
-    reader = model_at(llm, model, profile_of(profile_file))
+    reader = model_at(llm, model, profile_of(profile_file), think)
     wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(weights))
     labelled = read_labelled_answers(labels)
     tell_of_measured(screen, (), wanted, reader)

@@ -14,6 +14,7 @@ from spolia.cli.options import (
     ProfileFile,
     RerankOptions,
     StorePath,
+    Think,
     Wait,
     WeightsFolder,
     argument,
@@ -95,6 +96,7 @@ def add(
     weights: WeightsFolder = "",
     llm: ModelUrl = "",
     model: ModelName = "",
+    think: Think = 0,
     wait: Wait = WAIT_S,
     profile_file: ProfileFile = None,
     json: AsJson = False,
@@ -112,7 +114,7 @@ def add(
     from spolia.stores.corpus import Corpus
 
     screen, mine = Screen(json=json), own(known)
-    reader = model_at(llm, model, profile_of(profile_file))
+    reader = model_at(llm, model, profile_of(profile_file), think)
     with in_words_of_the_command_line():
         parts = parts_of(store, RerankOptions(weights=weights), reader)
         definition = load_named(name, file, parts.given(), mine.operators)

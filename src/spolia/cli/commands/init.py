@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, ModelName, ModelOptions, ModelUrl, argument, option
+from spolia.cli.options import AsJson, ModelName, ModelOptions, ModelUrl, Think, argument, option
 from spolia.cli.screen import Screen, json_text
 from spolia.errors import QueryError
 
@@ -38,6 +38,7 @@ def init(
     vectors: Annotated[bool | None, option("--vectors/--no-vectors", "As for `spolia index`.")] = None,
     llm: ModelUrl = "",
     model: ModelName = "",
+    think: Think = 0,
     json: AsJson = False,
 ) -> Exit:
     """Make a project from your documents: a store, a flow, questions, a gate for CI, and a README with the commands.
@@ -46,7 +47,7 @@ def init(
     from the documents (--llm and --model); without a model, you get an empty file to fill in.
     """
     screen = Screen(json=json)
-    profile = _profile(llm, model, models)
+    profile = _profile(llm, model, think, models)
     _refuse(project, docs, questions, profile)
     project.mkdir(parents=True, exist_ok=True)
     (project / PROFILE).write_text(profile, "utf-8")  # README.md comes last: until then the same command goes on
@@ -54,7 +55,7 @@ def init(
     indexed = _index(screen, models, docs, store, vectors)
     data = _questions(project, questions)
     if questions is None and llm:
-        data = _created(screen, project, store, n, llm, model, models.profile_file) or data
+        data = _created(screen, project, store, n, llm, model, think, models.profile_file) or data
     _write_flow(project / "flow.yaml", store, models)
     has_questions = data.read_bytes() != HEADER.encode()
     if has_questions:
@@ -132,7 +133,7 @@ def _index(screen: Screen, models: ModelOptions, docs: Path, store: Path, vector
 
 
 def _created(
-    screen: Screen, project: Path, store: Path, n: int, llm: str, model: str, profile: Path | None
+    screen: Screen, project: Path, store: Path, n: int, llm: str, model: str, think: int, profile: Path | None
 ) -> Path | None:
     """Questions that a model writes from the documents, with a table to review them; None if it kept none."""
     from spolia.cli import runs
@@ -144,7 +145,7 @@ def _created(
     from spolia.evaluation.creation.recipes import recipe
     from spolia.stores.corpus import Corpus
 
-    asked = model_at(llm, model, profile_of(profile))
+    asked = model_at(llm, model, profile_of(profile), think)
     if asked is None:
         raise QueryError(NEEDS_BOTH)
     wanted = {recipe("factoid", Corpus(str(store)).group(), asked): n}
@@ -179,10 +180,11 @@ def _write_flow(path: Path, store: Path, models: ModelOptions) -> None:
     path.write_text(dump(flow_of("default", parts)[0], parts.given()), "utf-8")
 
 
-def _profile(llm: str, model: str, models: ModelOptions) -> str:
+def _profile(llm: str, model: str, think: int, models: ModelOptions) -> str:
     """`spolia.toml`: the store, and the models that were named."""
     lines = ['store = "store"']
     for table, url, name in (("llm", llm, model), ("embedder", models.embedder, models.embed_model)):
         if url:
             lines += ["", f"[{table}]", f"url = {json_text(url)}", *([f"model = {json_text(name)}"] if name else [])]
+            lines += [f"thought_tokens = {think}"] if think and table == "llm" else []
     return "\n".join(lines) + "\n"

@@ -61,6 +61,7 @@ def questions(
     access: options.Access = None,
     llm: options.ModelUrl = "",
     model: options.ModelName = "",
+    think: options.Think = 0,
     profile_file: options.ProfileFile = None,
     prompts: options.OwnPrompts = None,
     language: Annotated[
@@ -107,7 +108,7 @@ def questions(
         _refuse_others_work(out)
     if feedback:
         return _from_feedback(screen, out, Corpus(at), frozenset(access or ()))
-    asked = model_at(llm, model, profile)
+    asked = model_at(llm, model, profile, think)
     if asked is None:
         raise QueryError(NEEDS_BOTH)
     how: dict[str, Any] = {"seed": seed, "evolve": evolve or (), "unknown": unknown}

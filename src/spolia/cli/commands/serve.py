@@ -36,6 +36,7 @@ class ServeOptions(RerankOptions):
     flows: Annotated[list[str] | None, argument("FLOW", "Flows to serve as models; by default naive.")] = None
     llm: options.ModelUrl = ""
     model: options.ModelName = ""
+    think: options.Think = 0
     access: options.Access = None
     group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group to search.")] = MAIN
     web: options.Web = None
@@ -252,7 +253,7 @@ def serve(
     spans.refuse_half(given)
     platform.refuse_half()
     screen, access = Screen(json=given.json), tuple(given.access or ())
-    llm = model_at(given.llm, given.model, profile_of(given.profile_file))
+    llm = model_at(given.llm, given.model, profile_of(given.profile_file), given.think)
     parts = with_sources(parts_of(given.store, given, llm, given.group, given.known, given.prompts), given.web, access)
     corpus = parts.chunks.corpus
     corpus.snapshot()

@@ -249,6 +249,8 @@ class KeepUnknown(DraftFilter):
 
     llm: LanguageModel
 
+    version: ClassVar[int] = 2
+
     def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
         said = ClosedBook(self.llm)(Query(value.question))
         is_known = not said.abstained and _STANDS_IN.of(said.text, value.answers) == 1

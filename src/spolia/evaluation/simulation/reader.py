@@ -25,6 +25,8 @@ GUESS = ", which is probably"
 """What follows is not certain."""
 _TAG = re.compile(r"<(\w+)(?: number=\"\d+\")?>\n?(.*?)\n?</\1>", re.DOTALL)
 _PAIR = re.compile(r"^Q: (.*)\nA: (.*)$", re.MULTILINE)
+_MARKUP = re.compile(r"^[QA]: |</?\w[^<>]*>")
+"""What stands around a question or an answer in the prompt that scores a chain."""
 _SEARCHED = re.compile(r"^(?:\w+: |search: )(.*)$", re.MULTILINE)
 _STOP = frozenset(
     [
@@ -154,7 +156,7 @@ class SimulatedReader(ScriptedModel):
     def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
         """How likely `text` is: that nothing was found, the less likely the more hops the prompt resolves."""
         self._charged(prompt, 1)
-        asked = prompt.text.strip().splitlines()
+        asked = [_MARKUP.sub("", line) for line in prompt.text.strip().splitlines()]
         chain = next((self._by_question[alike(line)] for line in asked if alike(line) in self._by_question), None)
         if chain is None:
             return (Token(text, log(0.5)),)
@@ -323,7 +325,9 @@ class SimulatedReader(ScriptedModel):
         """Whether new passages resolve a hop that was not."""
         every = {**shown.places, "passages": [*shown.passages, *shown.texts("new")]}
         after = self.resolved(Shown(shown.role, shown.chain, every, shown.key))
-        return self._verdict(len(after) > len(self.resolved(shown)), shown)
+        verdict = self._verdict(len(after) > len(self.resolved(shown)), shown)
+        analysis = "They say something new." if verdict == "yes" else "They say nothing new."
+        return f"<analysis>{analysis}</analysis><verdict>{verdict}</verdict>"
 
     def relevant(self, shown: Shown) -> str:
         """Whether a passage states the answer of a hop."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import ceil
 from typing import Any
 
-from spolia.errors import EmptyReply, ModelError, ModelRejected, ModelUnavailable
+from spolia.errors import EmptyReply, ModelError, ModelRejected, ModelUnavailable, ThoughtCut
 from spolia.models.protocols import LOGPROBS, NEXT_TOKENS
 from spolia.types import Generation, Token, Usage
 
@@ -95,10 +95,11 @@ class Reply:
         self.usage: Usage | None = None
         self.finish_reason = ""
         self._text: list[str] = []
+        self._thoughts: list[str] = []
         self._refusal: list[str] = []
         self._called = ""
         self._tokens: list[Token] = []
-        self._mended = Mended()
+        self._mended, self._mended_thought = Mended(), Mended()
 
     @property
     def text(self) -> str:
@@ -119,12 +120,14 @@ class Reply:
     def end(self) -> str:
         """The text that was held back."""
         rest = self._mended.end()
+        self._thoughts.append(self._mended_thought.end())
         self._text.append(rest)
         return rest
 
     def _choice(self, choice: Mapping[str, Any], part: str) -> str:
         message = mapping(choice.get(part))
         self._refusal.append(_text(message.get("refusal")))
+        self._thoughts.append(self._mended_thought.add(_thought(message)))
         self._called = self._called or _called(message)
         self._tokens.extend(_tokens(mapping(choice.get("logprobs")).get("content")))
         self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
@@ -136,7 +139,7 @@ class Reply:
         """The complete reply.
 
         Raises:
-            EmptyReply: the model wrote nothing.
+            EmptyReply: the model wrote nothing; ThoughtCut where its tokens were spent before.
             ModelRejected: the model refused, was filtered, called a tool, or states no log-probabilities.
         """
         text, refusal = self.text, "".join(self._refusal)
@@ -155,11 +158,14 @@ class Reply:
             )
         cut = self.finish_reason in ("length", "max_tokens")
         if not text:
-            why = "all of it went before a word; write a larger max_tokens or thought_tokens" if cut else "ask again"
-            raise EmptyReply(f"the reply has no text (finish_reason {self.finish_reason or 'not stated'}): {why}.")
+            reason = f"the reply has no text (finish_reason {self.finish_reason or 'not stated'})"
+            if cut:
+                raise ThoughtCut(f"{reason}: all tokens went into a thought. {ThoughtCut.advice}")
+            raise EmptyReply(f"{reason}: ask again.")
         if logprobs and not self._tokens:
             raise unstated("log-probabilities", LOGPROBS)
-        return Generation(text, "length" if cut else "stop", tuple(self._tokens) if logprobs else ())
+        tokens = tuple(self._tokens) if logprobs else ()
+        return Generation(text, "length" if cut else "stop", tokens, "".join(self._thoughts))
 
 
 def estimated_tokens(text: str) -> int:
@@ -335,6 +341,16 @@ def _content(found: object) -> str:
         return _text(found)
     parts = map(mapping, found)
     return "".join(_text(part.get("text")) for part in parts if part.get("type", "text") == "text")
+
+
+def _thought(message: Mapping[str, Any]) -> str:
+    """What a message says that the model thinks: in a field of its own, or in parts of the content."""
+    for name in ("reasoning_content", "reasoning"):
+        if said := _text(message.get(name)):
+            return said
+    content = message.get("content")
+    parts = map(mapping, content) if isinstance(content, list) else ()
+    return "".join(_content(part.get("thinking")) for part in parts if part.get("type") == "thinking")
 
 
 def _closed(text: str) -> str:

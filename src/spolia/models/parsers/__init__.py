@@ -4,11 +4,14 @@ from spolia.models.parsers.json_object import JsonObject
 from spolia.models.parsers.lines import Headed, Lines, listed
 from spolia.models.parsers.numbers import Number, Order, completed
 from spolia.models.parsers.parser import NOTHING, Parser, Text, refuses, says_nothing, spoken
-from spolia.models.parsers.tags import ControlTokens, Tags, without_tokens
+from spolia.models.parsers.tags import THOUGHT, AnswerText, ControlTokens, Tags, without_tokens
+from spolia.models.parsers.verdicts import Reasoned
 from spolia.models.parsers.words import OneOf, YesNo
 
 __all__ = [
     "NOTHING",
+    "THOUGHT",
+    "AnswerText",
     "ControlTokens",
     "JsonObject",
     "Lines",
@@ -16,6 +19,7 @@ __all__ = [
     "OneOf",
     "Order",
     "Parser",
+    "Reasoned",
     "Headed",
     "Tags",
     "Text",

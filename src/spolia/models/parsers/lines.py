@@ -27,6 +27,8 @@ _LABEL = re.compile(
     r"(?:[\s*_\]]*[:：.\]]+[\s*_]*|\s+-\s+|[\s*_]*$)",
     re.IGNORECASE,
 )
+_INITIALS = re.compile(r"[A-Z]{1,4}\.\s")
+"""A name begins with some: `A. Smith`."""
 _ORDINAL = re.compile(r"^(?:first|second|third|fourth|fifth)(?:ly)?:\s+", re.IGNORECASE)
 _INLINE = re.compile(r"(?:^|[\s,;])(?:\(\d{1,2}\)|\d{1,2}[.)])\s+(?=[^\W\d])|[•]\s+")
 _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~).*$", re.MULTILINE)
@@ -89,6 +91,21 @@ class Lines(Parser[tuple[str, ...]]):
         if not found:
             raise ValueError("it must not be empty")
         return found[: self.at_most]
+
+
+def single(said: str) -> str:
+    """A text without fences, a line that only announces it, and the mark or label of an item before it.
+
+    >>> single("Sure:\\n```\\n**Question 2:** Where is it?\\n```"), single("It rose in 1998. Then it fell.")
+    ('Where is it?', 'It rose in 1998. Then it fell.')
+    """
+    if len(items := listed(said)) == 1:
+        return _bare(items[0])
+    lines = [line for line in _TAG.sub("", _FENCE.sub("", said)).splitlines() if line.strip()]
+    if len(lines) > 1 and (_announces(*lines[:2]) or _introduces(*lines[:2])):
+        lines = lines[1:]
+    text = _bare("\n".join(lines))
+    return text if _INITIALS.match(text) else _bare(_item_text(text) or text)
 
 
 def listed(said: str) -> list[str]:

@@ -12,12 +12,40 @@ from spolia.types import Value
 
 Out = TypeVar("Out", covariant=True)
 
+_THINKING = re.compile(
+    rf"{OPENS}/?(?:{spelt(THOUGHTS)})\s*{CLOSES}|{spelt(tuple(map(re.escape, CHANNELS)))}|"
+    r"<\|start\|>assistant|<\|\w{1,30}\|>",
+    re.IGNORECASE,
+)
 _SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|[\u200b\u2060\ufeff]")
+
+
+def thought_in(reply: str) -> str:
+    """Return what a model thinks before it replies; empty where it says nothing of it.
+
+    >>> thought_in("<think>Salo? No.</think> Espoo."), thought_in("Salo?</think> Espoo."), thought_in("Espoo.")
+    ('Salo? No.', 'Salo?', '')
+    """
+    whole, end = _thoughts(THOUGHTS)
+    found = [mark[0] for mark in whole.finditer(reply)]
+    *before, _ = end.split(whole.sub("", reply))
+    return " ".join(part for text in (*found, *before) if (part := _THINKING.sub("", text).strip()))
+
+
+def thinking_aloud(text: str, thoughts: str) -> str:
+    """A reply with its thought before it, as models write one that send no thought apart."""
+    return f"<think>{thoughts}</think>\n{text}" if thoughts else text
 
 
 NOTHING = "none"
 """The word that a prompt asks for if the reply is empty."""
-_NOTHING = re.compile(r"[\W_]*(?:none|n/a|无|無|没有|沒有|없음|없다|없습니다|なし|ありません)[\W_]*", re.IGNORECASE)
+_NOTHING = re.compile(
+    r"[\W_]*(?:(?:no|none) (?:(?:more|further|new|additional|follow-up) )?(?:sub-?)?"
+    r"(?:decomposition|rewriting|questions?|quer(?:y|ies)|search(?:es)?)"
+    r"(?: (?:is|are))?(?: (?:needed|necessary|required|left))?"
+    r"|none|n/a|无|無|没有|沒有|없음|없다|없습니다|なし|ありません)[\W_]*",
+    re.IGNORECASE,
+)
 LONGEST = 200_000
 """Characters of a reply that are looked at."""
 END = 2000
@@ -31,6 +59,16 @@ class Parser(ABC, Value, Generic[Out]):
     def schema(self) -> dict[str, Any]:
         """The JSON schema that a server may be held to, so that there is something to read; empty for plain text."""
         return {}
+
+    @property
+    def form(self) -> str:
+        """How the marks of a reply are written, for a parser that needs some: a model sees it as it stands here."""
+        return ""
+
+    @property
+    def reads_thoughts(self) -> bool:
+        """Whether a thought is part of the value; one that a server sends apart is then written before the reply."""
+        return False
 
     @abstractmethod
     def parse(self, reply: str) -> Out:
@@ -76,9 +114,11 @@ def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
 
 
 def says_nothing(reply: str) -> bool:
-    """Whether a reply is the word for nothing, in English or in a language that prompts are shipped in.
+    """Whether a reply is the word for nothing, in English or in a language that prompts are shipped in, or says so.
 
     >>> says_nothing("None."), says_nothing("없음."), says_nothing("None of it holds.")
+    (True, True, False)
+    >>> says_nothing("No decomposition needed."), says_nothing("No further questions."), says_nothing("No questioning")
     (True, True, False)
     """
     return _NOTHING.fullmatch(reply) is not None
@@ -95,7 +135,6 @@ _REFUSAL = re.compile(
     r"decompose|break|determine|see (?:a|any|the))\b|"
     r"(?:the|this|your) (?:question|query) (?:can(?:not|['’]t| not) be (?:further )?"
     r"(?:decompos|broken|split|divid|simplif|reword|rephras)|(?:is already|does not need|doesn['’]t need|needs no)\b)|"
-    r"no (?:further )?(?:decomposition|sub-?questions) (?:is|are) (?:needed|necessary|required)|"
     r"es tut mir leid|tut mir leid|ich kann (?:das|ihnen|dir|dabei|diese|leider|nicht)\b|"
     r"(?:je suis )?désolée?\b|je ne peux pas\b|lo siento\b|no puedo (?:ayudar|proporcionar|responder)|"
     r"(?:很|非常|十分)?(?:抱歉|遗憾|遺憾)|对不起|對不起|作为(?:一个|一名)?(?:ai|人工智能|语言模型)|我(?:无法|無法|不能)(?:回答|提供|帮助|協助|协助|完成|满足|生成|改写|分解)|"

@@ -9,9 +9,12 @@ from functools import lru_cache
 from spolia.core.run_context import note
 from spolia.errors import WiringError
 from spolia.models.marks import THOUGHTS
-from spolia.models.parsers.parser import LONGEST, Parser, spoken
+from spolia.models.parsers.parser import LONGEST, Parser, says_nothing, spoken, thought_in
 from spolia.types.answers import CitationFault
+from spolia.types.value import later
 
+THOUGHT = "thought"
+"""The tag of a thought that a prompt asks for."""
 _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~)\w*[^\S\n]*+$", re.MULTILINE)
 _EMPHASIS = ("**", "__", "`", "*")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」"}
@@ -25,29 +28,86 @@ class Tags(Parser[dict[str, str]]):
     texts; square brackets and braces may stand for angle brackets. A tag that is not closed ends where the next one of
     these begins, or with the reply. Texts are without blanks around them, and may be empty.
 
+    The tag `thought` is there too where the model thinks elsewhere: in `<think>`, or in a field of its reply.
+
     Args:
         names: of the tags, all of which have to be there.
         optional: of tags that may be there.
+        one_of: of tags of which one has to be there with a text, or the word `none` alone for none of them.
 
+    >>> Tags(optional=("thought",), one_of=("search", "answer")).parse("<think>Who?</think><search>Olsen</search>")
+    {'thought': 'Who?', 'search': 'Olsen'}
     >>> Tags(("thought", "answer")).parse("Sure! <Thought>It was Nokia.</thought>\\n**<answer>Nokia</answer>**")
     {'thought': 'It was Nokia.', 'answer': 'Nokia'}
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = later(())
 
     def __post_init__(self) -> None:
-        if not self.names or not all(re.fullmatch(r"\w[\w -]*", name) for name in (*self.names, *self.optional)):
+        needed = (*self.names, *self.one_of)
+        if not needed or not all(re.fullmatch(r"\w[\w -]*", name) for name in self._every):
             raise WiringError(f"Tags has names={self.names!r:.80}. Write names of letters: ('answer',).")
 
+    @property
+    def _every(self) -> tuple[str, ...]:
+        return (*self.names, *self.optional, *self.one_of)
+
+    @property
+    def form(self) -> str:
+        needed = [f"<{name}>...</{name}>" for name in self.names]
+        either = " or ".join(f"<{name}>...</{name}>" for name in self.one_of)
+        return " ".join((*needed, either)).strip()
+
+    @property
+    def reads_thoughts(self) -> bool:
+        return THOUGHT in self._every
+
     def parse(self, reply: str) -> dict[str, str]:
-        every = (*self.names, *self.optional)
-        shown = _shown(reply, every)[:LONGEST]
-        found = dict(_texts(shown, every))
+        every = self._every
+        found = dict(_texts(_shown(reply, every)[:LONGEST], every))
+        if THOUGHT in every and not found.get(THOUGHT) and (thought := thought_in(reply[:LONGEST])):
+            found[THOUGHT] = thought
+        if self.one_of and not self.names and says_nothing(spoken(reply)):
+            return {}
         if missing := [name for name in self.names if name not in found]:
-            written = " ".join(f"<{name}>...</{name}>" for name in self.names)
-            raise ValueError(f"it must have {missing[0]} in a tag, written: {written}")
+            raise ValueError(f"it must have {missing[0]} in a tag")
+        if self.one_of and not any(map(found.get, self.one_of)):
+            raise ValueError(f"it must have {' or '.join(self.one_of)} in a tag")
         return {name: found[name] for name in every if name in found}
+
+
+@dataclass(frozen=True)
+class AnswerText(Parser[str]):
+    """The text of an answer: that in its tag, else all that the reply says, without fences around it.
+
+    A reply that only acts, as a model does that has not understood that it is to conclude, holds no answer.
+
+    Args:
+        actions: tags whose texts are not an answer.
+
+    >>> AnswerText().parse("Known. <answer>Nokia</answer>"), AnswerText().parse("Nokia. <search>Salo</search>")
+    ('Nokia', 'Nokia.')
+    """
+
+    actions: tuple[str, ...] = ("search", "lookup", "source", "evaluation")
+
+    def parse(self, reply: str) -> str:
+        every = ("answer", *self.actions)
+        said = _shown(reply, every)[:LONGEST]
+        answer = dict(_texts(said, every)).get("answer")
+        text = bare_of_fences(said[: mark.start()] if (mark := _mark(every).search(said)) else said)
+        if not (answer or text):
+            raise ValueError(
+                "it must be the answer itself, without a tag of an action" if said else "it must not be empty"
+            )
+        return answer or text
+
+
+def bare_of_fences(text: str) -> str:
+    """A text without the fences of code."""
+    return _FENCE.sub("", text).strip()
 
 
 def _shown(reply: str, names: tuple[str, ...]) -> str:
@@ -92,7 +152,7 @@ def bare(text: str) -> str:
     >>> bare(' ```text\\n**"Nokia"**\\n``` ')
     'Nokia'
     """
-    text = _FENCE.sub("", text).strip()
+    text = bare_of_fences(text)
     for mark in ("**", "__", "`"):  # one half of what surrounds more than this text
         if text.count(mark) == 1:
             text = text.removeprefix(mark).removesuffix(mark).strip()

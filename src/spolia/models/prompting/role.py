@@ -9,11 +9,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, replied, retract
 from spolia.core.validation import validate
-from spolia.errors import EmptyReply, ModelError, ModelRejected, ModelUnavailable
+from spolia.errors import BudgetSpent, EmptyReply, ModelError, ModelRejected, ModelUnavailable, ThoughtCut
 from spolia.models.marks import ANSWER, CHANNELS, CLOSES, FINAL, LONGEST_ANSWER, OPENS, THOUGHTS, spelt, without_marks
-from spolia.models.parsers import Parser
+from spolia.models.parsers import Parser, spoken
+from spolia.models.parsers.parser import thinking_aloud
 from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, Setting, Template
+from spolia.models.prompting.thought_budget import thought_through
 from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel, unread
 from spolia.types import Addressed, Failure, Generation, Message, Prompt, Token, Value, digest_of, kept
 
@@ -86,6 +88,9 @@ def generated(
 ) -> Generation:
     """A model's reply to a prompt: the one way in which operators get one.
 
+    Raises:
+        ThoughtCut: what the model thought has filled the reply.
+
     Args:
         on_text: gets the reply, piece by piece if the run is streamed, else when it is complete: a stream that breaks
             can be asked for again as long as nobody has read its beginning.
@@ -97,14 +102,17 @@ def generated(
     asked, is_read = False, on_text is not None and is_streamed()
     listener = on_text if is_read or on_text is None else unread
 
-    def ask() -> Generation:
+    def ask(tokens: int) -> Generation:
         nonlocal asked
+        if asked and on_text is not None:
+            retract()  # a thought that was cut
         asked = True
+        more = settings | {"max_tokens": tokens}
         if schema and STRUCTURED in llm.capabilities and isinstance(llm, KeepsSchemas):
-            return llm.structured(prompt, schema, on_text=listener, **settings)
-        return llm.generate(prompt, on_text=listener, **settings)
+            return llm.structured(prompt, schema, on_text=listener, **more)
+        return llm.generate(prompt, on_text=listener, **more)
 
-    found = replied(lambda: _asked_for(llm, prompt, schema, settings), ask)
+    found = replied(lambda: _asked_for(llm, prompt, schema, settings), lambda: thought_through(llm, ask, max_tokens))
     if on_text is not None and not (asked and is_read):
         on_text(found.text)
     exchanged(llm.name, prompt, found)
@@ -300,20 +308,30 @@ class Role(Value, Generic[T]):
                 (`spolia.core.run_context.emit`); what was sent is retracted when it cannot be read.
 
         Raises:
+            BudgetSpent: before the first reply, or in a loop, which then ends; else the default holds.
             ModelUnavailable: the model could not be asked. Never for a reply that cannot be read.
             ModelRejected: the model did not reply, or what cannot be read and there is no default.
         """
         prompt = self.prompt_for(values, sample=sample)
         how: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
-        first = prompt
+        first, reason = prompt, ""
         for may_repair in (bool(self.repair), False):
             try:
-                reply = generated(llm, prompt, on_text, schema=self.parser.schema, to=self.title, **how).text
+                said = generated(llm, prompt, on_text, schema=self.parser.schema, to=self.title, **how)
+            except ThoughtCut as error:
+                reply, reason, may_repair = "", str(error).rstrip("."), False
             except EmptyReply as error:
                 reply, reason = "", str(error).rstrip(".")
+            except BudgetSpent as error:
+                if prompt is first or self.default is None or error.in_loop:
+                    raise
+                reason += "; the budget allows no second try"
+                break
             else:
+                reply = said.text
                 try:
-                    found = self.parser.parse(reply)
+                    whole = thinking_aloud(reply, said.thoughts) if self.parser.reads_thoughts else reply
+                    found = self.parser.parse(whole)
                 except ValueError as error:
                     reason = str(error)
                 else:
@@ -324,8 +342,10 @@ class Role(Value, Generic[T]):
                 retract()
             if not may_repair:
                 break
-            wrong = {"reason": reason if reply else "it is empty"}
-            prompt = sent_back(prompt, reply, template.chosen(self.repair, values, self.language).filled(wrong))
+            wrong = without_marks(reason) if reply else "it is empty"
+            written = f", written: {self.parser.form}" if self.parser.form else ""
+            again = template.chosen(self.repair, values, self.language).filled({"reason": Setting(f"{wrong}{written}")})
+            prompt = sent_back(prompt, spoken(reply), again)
         if self.default is None:
             raise ModelRejected(f"{llm.name} replied to {self.title} what cannot be read: {reason}. It has no default.")
         degrade(f"The reply to {self.title} could not be read ({reason}); its default {self.default!r} holds.")
