@@ -190,7 +190,7 @@ def test_a_host_that_does_not_exist() -> None:
         (ServedReply(body=b'{"error":{"message":"overloaded"}}'), "ModelUnavailable: .*overloaded"),
         (ServedReply(fault="no choice"), "ModelRejected: .*without a choice"),
         (ServedReply(""), "EmptyReply: .*no text"),
-        (ServedReply("", finish_reason="length"), "EmptyReply: .*write a larger max_tokens"),
+        (ServedReply("", finish_reason="length"), "ThoughtCut: .*Write --think N"),
         (
             ServedReply(refusal="I cannot help with that."),
             "ModelRejected: .*refused to answer: I cannot help with that.",
@@ -213,7 +213,7 @@ def test_what_a_fault_ends_in(served: ServedReply, expected: str) -> None:
         (ServedReply(refusal="I cannot help with that."), "refused to answer: I cannot help with that."),
         (ServedReply("Once upon", finish_reason="content_filter"), "content filter"),
         (ServedReply(""), "no text"),
-        (ServedReply("", finish_reason="length"), "write a larger max_tokens"),
+        (ServedReply("", finish_reason="length"), "Write --think N"),
         (ServedReply(fault="no choice"), "no text"),
     ],
 )

@@ -20,7 +20,7 @@ from spolia.core.run_context import emit
 from spolia.errors import DegradedWarning, ModelError, ModelRejected, WiringError
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.completions import CompletionModel
-from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Text, YesNo
+from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Tags, Text, YesNo
 from spolia.models.prompting import template
 from spolia.models.prompting.likelihood import FirstTokens
 from spolia.models.prompting.role import Brief, Role
@@ -129,6 +129,14 @@ def test_an_unreadable_reply_is_sent_back_once_with_the_reason(file: Path) -> No
     with Run() as run:
         assert judge(file, ("cannot be used: it must be exactly one of: yes, no", "yes"), "Perhaps.")("?") is True
         assert run.usage.calls == 2
+
+
+def test_the_wanted_form_is_shown_as_it_is_to_be_written() -> None:
+    """Marks in what a model has said are closed, those that it is to write are not."""
+    role: Role[dict[str, str]] = Role("Why?\n{{question}}", Tags(("thought", "answer")))
+    form = "<thought>...</thought> <answer>...</answer>"
+    model = ScriptedModel(((re.escape(f"it must have thought in a tag, written: {form}"), form), "Nokia"))
+    assert role.ask(model, {"question": "?"}) == {"thought": "...", "answer": "..."}
 
 
 @pytest.mark.slow

@@ -277,6 +277,40 @@ def test_a_refusal_is_never_searched_for(parser: Any, refusal: str) -> None:
             parser.parse(reply)
 
 
+@pytest.mark.parametrize("parser", [Searches(), OneText(), Steps()], ids=lambda parser: type(parser).__name__)
+def test_a_reply_that_says_that_nothing_is_needed_is_nothing(parser: Any) -> None:
+    for reply in (
+        "No decomposition needed.",
+        "No further sub-questions are needed.",
+        "<think>No.</think>No more queries",
+    ):
+        assert not parser.parse(reply)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Question 2: Where is Nokia?",
+        "2. Where is Nokia?",
+        "**Sub-question 2:** Where is Nokia?",
+        "Intermediate query 2: Where is Nokia?",
+        'Next question: "Where is Nokia?"',
+        "```text\nWhere is Nokia?\n```",
+        "Sure! Here is the next question:\nWhere is Nokia?",
+        "<question>Where is Nokia?</question>",
+        '{"question": "Where is Nokia?"}',
+    ],
+)
+def test_one_text_and_steps_are_read_without_the_same_labels(reply: str) -> None:
+    assert OneText().parse(reply) == "Where is Nokia?"
+    assert Steps().parse(reply) == ("Where is Nokia?",)
+
+
+@pytest.mark.parametrize("text", ["A. Smith wrote it.", "In 1998. Nokia grew.", "The question is who wrote: Emma"])
+def test_one_text_keeps_what_only_looks_like_a_label(text: str) -> None:
+    assert OneText().parse(text) == text
+
+
 def test_a_query_that_is_refused_goes_on_alone() -> None:
     assert MultiQuery(Recorded(lambda _: REFUSALS[0]))(EMMA) == (EMMA,)
 
