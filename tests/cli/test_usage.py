@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
-from spolia.cli.app import run
+from spolia.cli.app import app_of, run
 from spolia.cli.commands.doctor import BASE, EXTRAS
 from spolia.cli.exit_codes import Exit, guarded
 from spolia.errors import ModelRejected, QueryError, SpoliaError, StoreBusy
@@ -45,6 +47,34 @@ def test_every_command_has_help_and_json(spolia: Spolia, words: tuple[str, ...])
     ran = spolia(*words, "--help")
     assert ran.code == 0
     assert "--json" in ran.out
+
+
+def test_help_fits_on_a_screen_and_names_every_option(
+    spolia: Spolia, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words, command in leaf_commands(typer.main.get_command(app_of())):
+        with subtests.test(" ".join(words)):
+            short = spolia(*words, "--help").out.splitlines()
+            assert len(short) < 60
+            assert max(map(len, short)) <= 80
+            written = "".join("".join(short).split())
+            options = [param.opts[0] for param in command.params if param.param_type_name == "option"]
+            assert [option for option in options if option not in written] == []
+
+
+def test_help_all_describes_what_help_only_names(spolia: Spolia) -> None:
+    assert "Further options, which --help-all describes:" in spolia("serve", "--help").out
+    described = spolia("serve", "--help-all").out
+    assert all(f" {name} " in described for name in ("--max-concurrent", "--shadow", "--json"))
+
+
+def leaf_commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from leaf_commands(inner, (*words, name))
+    else:
+        yield words, command
 
 
 def test_the_version_is_told(spolia: Spolia) -> None:

@@ -14,8 +14,8 @@ def main() -> None:
     # numpy starts as many threads as there are cores and lets them spin; nothing here is worth that.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(GARBAGE)
-    from spolia.cli.app import HELP, run
+    from spolia.cli.app import run
 
-    if sys.argv[-1] in HELP and hasattr(signal, "SIGPIPE"):
+    if sys.argv[-1] in ("-h", "--help", "--help-all") and hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `spolia --help | head` ends quietly
     run()

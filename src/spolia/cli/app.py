@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from spolia.cli.exit_codes import MEANING, Exit, guarded, refusal
+from spolia.cli.help_pages import HELP, HELP_ALL, Command, Group
 from spolia.cli.options import WRONG_USAGE, spread
 from spolia.cli.screen import Screen
 
@@ -23,7 +23,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-HELP = ("-h", "--help")
 IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
 COMMANDS = {
@@ -40,7 +39,7 @@ COMMANDS = {
 HIDDEN = {"fail-points": "doctor:fail_points"}
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """Wrong usage too is one JSON object where `--json` is written."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -78,17 +77,17 @@ def app_of(names: Iterable[str] = (*COMMANDS, *HIDDEN)) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": [*HELP]},
+        context_settings={"help_option_names": [*HELP, HELP_ALL]},
         callback=_common,
     )
     for name in names:
         module, _, function = (COMMANDS | HIDDEN)[name].partition(":")
         body = getattr(import_module(f"spolia.cli.commands.{module}"), function)
         if isinstance(body, typer.Typer):
-            app.add_typer(body, name=name)
+            app.add_typer(body, name=name, cls=Group)
         else:
             text = import_module("spolia.cli.commands.index").SYNC if name == "sync" else None
-            app.command(name, help=text, hidden=name in HIDDEN)(guarded(spread(body)))
+            app.command(name, cls=Command, help=text, hidden=name in HIDDEN)(guarded(spread(body)))
     return app
 
 
