@@ -30,7 +30,7 @@ from spolia.core.environment import refuse_env
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, DocumentError, QueryError, ReaderDied, SpoliaError, WorkersFailed
-from spolia.indexing.readers.reader import Blob, Container, FileReader, reader_of, versioned
+from spolia.indexing.readers.reader import Blob, Container, FileReader, for_web, reader_of, versioned
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.prepare import NOTHING, Executor, Prepared, SplitPlan
@@ -313,6 +313,8 @@ class _Tools:
 
     def _read(self, said: dict[str, Any], data: bytes) -> WireFrame:
         reader = reader_of(said["uri"], self.readers)
+        if reader is not None and versioned(reader) != said["reader"]:
+            reader = for_web(reader)
         if reader is None or versioned(reader) != said["reader"]:
             return {"unfit": f"A worker lacks the reader {said['reader']}. Start it with the service's options."}, []
         return plain_prepared(self.own.prepare(reader, Blob(said["uri"], data), self.plan(said["plan"])))

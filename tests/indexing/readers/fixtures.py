@@ -327,6 +327,39 @@ Basalt is dark.
 x = 1
 ----
 """
+ORG = b"""#+TITLE: Old Stones
+#+AUTHOR: Ann Lee
+
+* TODO Walls :old:
+
+Basalt is dark.
+
+| stone  |   t |
+|--------+-----|
+| basalt | 3.0 |
+
+#+BEGIN_SRC python
+x = 1
+#+END_SRC
+"""
+ICS = b"""BEGIN:VCALENDAR
+BEGIN:VEVENT
+SUMMARY:Walls
+LOCATION:Room Basalt
+ORGANIZER;CN=Ann Lee:mailto:ann@a.org
+DTSTART;TZID=Europe/Berlin:20261005T100000
+DESCRIPTION:Basalt is dark.\\nAnd
+  old.
+BEGIN:VALARM
+DESCRIPTION:Reminder
+END:VALARM
+END:VEVENT
+BEGIN:VTODO
+SUMMARY:Weigh the stones
+DUE;VALUE=DATE:20261009
+END:VTODO
+END:VCALENDAR
+"""
 HTML = b"""<!DOCTYPE html><html lang="en"><head><title>Old Stones</title><meta name="author" content="Ann Lee"></head>
 <body><h1>Walls</h1><p>Basalt is dark.</p>
 <table><caption>Weights</caption><tr><th>stone<th>t<tr><td>basalt<td>3.0</table>
@@ -346,6 +379,7 @@ FIXTURES: dict[str, Callable[[], bytes]] = {
     "a.md": lambda: MD,
     "a.rst": lambda: RST,
     "a.adoc": lambda: ADOC,
+    "a.org": lambda: ORG,
     "a.tex": lambda: TEX,
     "a.py": lambda: PY,
     "a.html": lambda: HTML,
@@ -363,6 +397,7 @@ FIXTURES: dict[str, Callable[[], bytes]] = {
     "a.ods": ods,
     "a.odp": odp,
     "a.epub": epub,
+    "a.ics": lambda: ICS,
     "a.eml": eml,
     "a.mbox": mbox,
     "a.zip": lambda: zip_of({"one.txt": "Basalt is dark.", "in/two.md": MD}),

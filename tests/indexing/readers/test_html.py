@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from spolia import BM25, Corpus, Definition, Query, sync
-from spolia.indexing.readers.html import HtmlReader
+from spolia.indexing.readers import html
+from spolia.indexing.readers.html import HtmlReader, Page, WebPageReader
 from spolia.indexing.readers.pdf.drawings import png_of
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.structure.regions import Regions
@@ -25,17 +26,20 @@ PAGE = """<!doctype html><html><head><title>Old &amp; new
 <footer>Imprint</footer></body></html>"""
 
 
-def read(html: str | bytes) -> Reading:
-    return HtmlReader().read(Blob("a.html", html if isinstance(html, bytes) else html.encode()))
+def read(page: str | bytes) -> Reading:
+    return HtmlReader().read(Blob("a.html", page if isinstance(page, bytes) else page.encode()))
 
 
-def test_the_main_content_is_read_and_nothing_else() -> None:
-    document = read(PAGE).document
+def test_all_text_of_a_local_page_is_read_but_its_menus() -> None:
+    reading = read(PAGE)
+    document = reading.document
     assert document.title == "Old & new stones"
-    assert document.text.startswith("Stones\n\nCafé <b> ABC\nnext line.\n\nList of things\n\n- one\n- two\n\n")
+    assert document.text.startswith("Site\n\nStones\n\nCafé <b> ABC\nnext line.\n\nList of things\n\n- one\n- two\n\n")
     assert "Name | Age\nAnn | 5" in document.text
     assert "def f():\n    return 1" in document.text
-    for absent in ("Home", "Site", "Imprint", "alert", "secret", "color"):
+    assert document.text.endswith("Imprint")
+    assert reading.dropped == (("navigation menus", 1),)
+    for absent in ("Home", "alert", "secret", "color"):
         assert absent not in document.text
 
 
@@ -46,9 +50,36 @@ def test_headings_stand_where_the_text_says() -> None:
         assert document.text[heading.start :].startswith(heading.text)
 
 
-def test_without_a_main_element_what_stands_around_the_content_is_left_out() -> None:
-    text = read("<body><nav>Menu</nav><div role=banner>Ad</div><p>Text.</p><footer>End</footer></body>").document.text
-    assert text == "Text."
+ARTICLE = """<body><nav>Menu</nav><div role=banner>Ad</div><article><header><h1>Walls</h1><p>Lead.</p></header>
+<p>Text.</p><aside><p>Limits apply.</p></aside><footer>Note.</footer></article><footer>End</footer></body>"""
+
+
+@pytest.mark.parametrize("has_extra", [True, False])
+def test_of_a_page_from_the_web_the_main_content_is_read(has_extra: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    wall = "<p>Basalt is a dark stone, of which wall {} was built in the old town.</p>"
+    if has_extra:
+        pytest.importorskip("trafilatura")
+    else:
+        monkeypatch.setattr(html, "find_spec", lambda name: None)
+    text = "".join(map(wall.format, range(9)))
+    banner = "<div class=cookie-banner><p>Accept all cookies.</p></div><nav>Menu</nav>"
+    page = f"<body>{banner}<article><h1>Walls</h1>{text}</article><footer>Imprint</footer></body>"
+    reading = WebPageReader().read(Blob("https://example.org/", page.encode()))
+    assert "wall 8 was built" in reading.document.text
+    for absent in ("cookies", "Menu", "Imprint"):
+        assert absent not in reading.document.text
+
+
+def test_a_page_from_the_web_is_read_whole_if_hardly_anything_is_left() -> None:
+    rows = "".join(f"<div>Stone {number}</div>" for number in range(200))
+    reading = WebPageReader().read(Blob("https://example.org/", f"<main><p>Stones</p></main>{rows}".encode()))
+    assert "Stone 199" in reading.document.text
+
+
+def test_the_header_and_the_notes_of_an_article_belong_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "find_spec", lambda name: None)
+    two = ARTICLE.replace("</article>", "</article><article>Another.</article>")
+    assert Page(two).main().text() == "Walls\n\nLead.\n\nText.\n\nLimits apply.\n\nNote.\n\nAnother."
 
 
 def test_an_empty_main_element_does_not_hide_the_page() -> None:

@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any, BinaryIO
 
-from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
+from spolia.errors import DocumentError, EncryptedDocument, SpoliaError, UnsafeDocument
 from spolia.indexing.readers.reader import LIMITS, ArchiveLimits, Blob, Reading, counted
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Value
 
 _END, _END_64, _LOCATOR_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
@@ -47,7 +49,7 @@ def refuse_many(file: BinaryIO, uri: str, most: int) -> None:
     file.seek(max(0, directory_end - size))
     directory = file.read(min(size, _LARGEST_DIRECTORY))
     if (count := directory.count(_ENTRY)) > most or size > _LARGEST_DIRECTORY:
-        raise DocumentError(
+        raise UnsafeDocument(
             f"{uri} has {max(count, size // 100)} entries or more; {most} are allowed. Unpack it, or split it."
         )
 
@@ -74,19 +76,19 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def refuse_size(blob: Blob, unpacked: int, limits: ArchiveLimits) -> None:
-    """Guard against decompression bombs. Raises DocumentError if the unpacked bytes exceed the limit."""
+    """Guard against decompression bombs. Raises UnsafeDocument if the unpacked bytes exceed the limit."""
     if unpacked > (allowed := limits.allowed(blob.size)):
-        raise DocumentError(
+        raise UnsafeDocument(
             f"{blob.uri} would unpack from {blob.size} to {unpacked} bytes or more, and {allowed} are allowed for its "
             "size: it may be made to fill the disk. Unpack it yourself, if you trust it."
         )
 
 
 def refuse_outside(blob: Blob, name: str) -> None:
-    """Refuse a member whose name leads out of the archive. Raises DocumentError where it begins at a root or a drive,
+    """Refuse a member whose name leads out of the archive. Raises UnsafeDocument where it begins at a root or a drive,
     or goes up."""
     if name.startswith("/") or _DRIVE.match(name) or ".." in name.split("/"):
-        raise DocumentError(
+        raise UnsafeDocument(
             f"{blob.uri} holds a file named {name!r}, which would be outside of it: it is made to overwrite other "
             "files. Nothing of it is read from there on."
         )
@@ -132,10 +134,11 @@ def unpacking(blob: Blob, limits: ArchiveLimits) -> Iterator[Unpacking]:
 
 
 _IS_LOCKED = 0x1
-_ERRORS = (
+MEMBER_ERRORS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, ValueError, IndexError,
     OverflowError, RuntimeError,
 )  # fmt: skip
+"""What the standard library raises for a member of a ZIP archive that is damaged."""
 _KNOWN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
@@ -162,13 +165,20 @@ class ZipReader(Value):
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The files, one after the other; a large one is in a file that is gone when the next one is asked for."""
+        failures = UnitFailures()
         with _opened(blob, self.limits) as archive, unpacking(blob, self.limits) as out:
             for member in archive.infolist():
                 name = name_of(member.filename)
                 if not member.is_dir() and not _dropped(member) and not is_hidden(name):
-                    with archive.open(member) as file:
-                        found = out.member(name, file)
-                    yield found
+                    found = failures.attempt("file", partial(_member, archive, member, out, name), None)
+                    if found is not None:
+                        yield found
+        failures.raise_any(blob.uri)
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, out: Unpacking, name: str) -> Blob:
+    with archive.open(member) as file:
+        return out.member(name, file)
 
 
 def is_hidden(name: str) -> bool:
@@ -178,7 +188,7 @@ def is_hidden(name: str) -> bool:
 
 @contextmanager
 def _opened(blob: Blob, limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
-    with _told(blob, "ZIP archive", _ERRORS), blob.open() as file:
+    with _told(blob, "ZIP archive", MEMBER_ERRORS), blob.open() as file:
         refuse_many(file, blob.uri, limits.entries)
         with zipfile.ZipFile(file) as archive:
             _refuse(blob, archive, limits)
@@ -234,10 +244,14 @@ class TarReader(Value):
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The files, one after the other; a large one is in a file that is gone when the next one is asked for."""
+        failures = UnitFailures()
         with _told(blob), unpacking(blob, self.limits) as out:
             for name, file in self._members(blob):
                 if file is not None and not is_hidden(name):
-                    yield out.member(name, file)
+                    found = failures.attempt("file", partial(out.member, name, file), None)
+                    if found is not None:
+                        yield found
+        failures.raise_any(blob.uri)
 
     def _members(self, blob: Blob) -> Iterator[tuple[str, IO[bytes] | None]]:
         """Names and files; None for what is none."""
@@ -251,7 +265,7 @@ class TarReader(Value):
                     stream.header_left = None
                     archive.members.clear()  # type: ignore[attr-defined]  # it would keep all of them
                     yield from self._checked(blob, archive, member)
-            raise DocumentError(f"{blob.uri} has more than {self.limits.entries} entries. Unpack it, or split it.")
+            raise UnsafeDocument(f"{blob.uri} has more than {self.limits.entries} entries. Unpack it, or split it.")
 
     def _checked(
         self, blob: Blob, archive: tarfile.TarFile, member: tarfile.TarInfo
@@ -285,7 +299,7 @@ class _Stream:
         if self.header_left is not None:
             self.header_left -= len(found)
             if self.header_left < 0:
-                raise DocumentError(
+                raise UnsafeDocument(
                     f"{self._blob.uri} has a header of more than {_LARGEST_HEADER} bytes: it may fill the memory. "
                     "Unpack it yourself, if you trust it."
                 )

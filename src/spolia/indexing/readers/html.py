@@ -2,10 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, ClassVar
 
 from spolia.indexing.readers.file_metadata import fields, split
-from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable, Mark
+from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable, Mark, span
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.text import decoded, encoding_called
@@ -23,6 +24,7 @@ NEVER = _tags(
 """Their text is not read."""
 AROUND = _tags("nav aside footer header")
 """They stand around the main content."""
+_OF_ARTICLES = _tags("aside footer header")
 AROUND_ROLES = _tags("navigation banner contentinfo complementary search")
 LINES = _tags("br div li tr dt dd option figcaption caption address summary")
 """They begin and end a line."""
@@ -78,15 +80,18 @@ _META = {
     "author": "author", "article:author": "author", "date": "date", "dc.date": "date", "article:published_time": "date",
     "description": "description", "keywords": "keywords",
 }  # fmt: skip
+_TO_THE_END = 1 << 16
 _ROWS = {"tr": "row", "td": "cell", "th": "cell"}
+_NAVIGATION = "navigation menus"
 
 
 @dataclass(frozen=True)
 class HtmlReader(Value):
-    """Reads HTML: `main` or the only `article` if the page has one, else the body without what stands around it.
+    """Reads HTML. All text of a page is read but its navigation, which is counted as dropped.
 
     Tables of two columns or more, preformatted parts and pictures that are embedded in the page or have a description
-    are regions. Nothing is fetched: pictures that are neither in the page nor beside it are counted as dropped.
+    are regions; cells that span rows or columns are repeated. Nothing is fetched: pictures that are neither in the page
+    nor beside it are counted as dropped.
 
     >>> page = b"<title>T</title><nav>Menu</nav><h1>Stones &amp; sand</h1><p>A<b>b</b>c.<script>x()</script>"
     >>> document = HtmlReader().read(Blob("a.html", page)).document
@@ -95,9 +100,9 @@ class HtmlReader(Value):
     """
 
     name = "html"
-    version = 3
+    version = 4
     media_type = "text/html"
-    suffixes = (".html", ".htm", ".xhtml")
+    suffixes: ClassVar[tuple[str, ...]] = (".html", ".htm", ".xhtml")
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
@@ -106,30 +111,112 @@ class HtmlReader(Value):
         if (depth := depth_of(characters.text)) > DEEPEST:
             warnings += (f"Its elements are nested {depth} deep; it was read without its structure.",)
         pictures = Linked(blob.uri)
-        layout, tree = content_of(characters.text, depth)
-        regions, beside = pictures.told(layout.in_order())
+        page = Page(characters.text, depth)
+        layout = self._content(page)
+        attempt = layout.failures.attempt
+        regions, beside = attempt("picture", lambda: pictures.told(layout.in_order()), ((), ()))
         layout.regions, layout.images = list(regions), pictures.images
-        named = tree.css_first("title")
-        title = (" ".join(named.text().split()) if named is not None else "") or layout.title
         return layout.reading(
             self,
             blob,
-            title=title,
-            meta=_meta(tree),
+            title=page.title or layout.title,
+            meta=attempt("metadata part", lambda: _meta(page.tree), ()),
             encoding=characters.encoding,
-            dropped={"pictures": pictures.elsewhere},
+            dropped={"pictures": pictures.elsewhere, _NAVIGATION: page.menus},
             warnings=warnings,
             beside=beside,
         )
 
+    def _content(self, page: "Page") -> Layout:
+        return page.content()
 
-def content_of(html: str, depth: int | None = None) -> tuple[Layout, Any]:
-    """The main content of a page, in which pictures have the names that it gives them, and its tree. `depth`: how deep
-    its elements are nested, where that is known."""
+    def for_web(self) -> "HtmlReader":
+        """The reader for pages that come from the web, where most of a page is not its content."""
+        return WebPageReader()
+
+
+@dataclass(frozen=True)
+class WebPageReader(HtmlReader):
+    """Reads the main content of a page from the web, without menus, banners and side bars.
+
+    With the extra `web`, trafilatura finds the main content. The whole page is read if less than 5 % of its text is
+    left. Without the extra, it is `main` or the only `article` if the page has one, else all but what stands around it.
+    """
+
+    name = "web-page"
+    version = 1
+    suffixes: ClassVar[tuple[str, ...]] = ()
+
+    def _content(self, page: "Page") -> Layout:
+        whole = page.content()
+        main = whole.failures.attempt("main part", page.main, None)
+        if main is None or len(main) < _LEAST_SHARE * len(whole):
+            return whole
+        main.failures = whole.failures
+        return main
+
+
+_LEAST_SHARE = 0.05
+
+
+class Page:
+    """A parsed page. `menus`: how many parts of it only lead elsewhere and were left out. `depth`: how deep its
+    elements are nested, where that is known."""
+
+    def __init__(self, html: str, depth: int | None = None) -> None:
+        from selectolax.lexbor import LexborHTMLParser
+
+        self._html = flat(html) if (depth_of(html) if depth is None else depth) > DEEPEST else html
+        self.tree = LexborHTMLParser(self._html)
+        self.menus = 0
+
+    @property
+    def title(self) -> str:
+        named = self.tree.css_first("title")
+        return " ".join(named.text().split()) if named is not None else ""
+
+    def content(self) -> Layout:
+        """All text but the navigation; that too where there is no other. Pictures have the names that it gives them."""
+        body, layout = self.tree.body or self.tree.root, Layout()
+        self.menus = sum(bool(menu.text().strip()) for menu in self.tree.css('nav, [role="navigation"]'))
+
+        def write() -> None:
+            whole = _walked(body, NEVER | {"nav"})
+            if not len(whole):
+                self.menus, whole = 0, _walked(body, NEVER)
+            layout.append(whole)
+
+        layout.attempt("page", write, lambda: str(body.text(separator="\n")) if body is not None else "")
+        return layout
+
+    def main(self) -> Layout:
+        """The main content."""
+        if find_spec("trafilatura") and (found := _main_content(self._html)) is not None:
+            return _walked(found.body, NEVER)
+        body = self.tree.body or self.tree.root
+        whole = _walked(body, NEVER | AROUND)
+        mains = self.tree.css("main") or self.tree.css('[role="main"]') or self.tree.css("article")
+        if len(mains) == 1:
+            main = _walked(mains[0], NEVER | {"nav"})
+            if len(main) > len(whole) * _MAIN_SHARE:
+                return main
+        return whole
+
+
+def _main_content(html: str) -> Any:
+    """The tree of what trafilatura finds; None where it finds nothing."""
+    import trafilatura
     from selectolax.lexbor import LexborHTMLParser
 
-    tree = LexborHTMLParser(flat(html) if (depth_of(html) if depth is None else depth) > DEEPEST else html)
-    return _content(tree), tree
+    found = trafilatura.extract(
+        html, output_format="html", include_comments=False, include_tables=True, include_images=True
+    )
+    return LexborHTMLParser(found) if found else None
+
+
+def content_of(html: str, depth: int | None = None) -> Layout:
+    """The text of a page but its navigation, in which pictures have the names that it gives them."""
+    return Page(html, depth).content()
 
 
 def words_of(html: str) -> str:
@@ -166,17 +253,6 @@ def _meta(tree: Any) -> Meta:
     )
 
 
-def _content(tree: Any) -> Layout:
-    body = tree.body or tree.root
-    whole = _walked(body, NEVER | AROUND)
-    mains = tree.css("main") or tree.css('[role="main"]') or tree.css("article")
-    if len(mains) == 1:
-        main = _walked(mains[0], NEVER | {"nav"})
-        if len(main) > len(whole) * _MAIN_SHARE:
-            return main
-    return whole if len(whole) else _walked(body, NEVER)
-
-
 def _walked(root: Any, skipped: frozenset[str] | set[str]) -> Layout:
     """The text below an element; without recursion, since pages nest as deep as they like."""
     writing = _Writing()
@@ -192,7 +268,7 @@ def _walked(root: Any, skipped: frozenset[str] | set[str]) -> Layout:
         tag = node.tag or "-unknown"
         if tag == "-text":
             writing.layout.write(node.text_content or "")
-        elif first or not (tag in skipped or tag[0] in "-!" or _is_hidden(node, skipped)):
+        elif first or not (_is_skipped(node, tag, skipped) or tag[0] in "-!" or _is_hidden(node, skipped)):
             writing.enter(tag, node)
             todo.append(tag)
             if (child := node.child) is not None:
@@ -201,13 +277,23 @@ def _walked(root: Any, skipped: frozenset[str] | set[str]) -> Layout:
     return writing.layout
 
 
+def _is_skipped(node: Any, tag: str, skipped: frozenset[str] | set[str]) -> bool:
+    """Whether an element is not read. The header, footer and notes of an article belong to it."""
+    if tag not in skipped:
+        return False
+    above = node.parent if tag in _OF_ARTICLES else None
+    while above is not None and above.tag != "article":
+        above = above.parent
+    return above is None
+
+
 def _is_hidden(node: Any, skipped: frozenset[str] | set[str]) -> bool:
     said = node.attributes
     if not said:
         return False
     style = (said.get("style") or "").replace(" ", "").lower()
-    around = "aside" in skipped and said.get("role") in AROUND_ROLES
-    return around or "hidden" in said or "display:none" in style or "visibility:hidden" in style
+    roles = AROUND_ROLES if "aside" in skipped else ("navigation",) if "nav" in skipped else ()
+    return said.get("role") in roles or "hidden" in said or "display:none" in style or "visibility:hidden" in style
 
 
 class _Writing:
@@ -238,7 +324,9 @@ class _Writing:
                 outer.is_plain = False
             self._tables.append(LayoutTable(layout))
         elif self._tables and tag in _ROWS:
-            self._tables[-1].enter(_ROWS[tag])
+            said = node.attributes
+            rows = said.get("rowspan")
+            self._tables[-1].enter(_ROWS[tag], _TO_THE_END if rows == "0" else span(rows), span(said.get("colspan")))
 
     def leave(self, tag: str) -> None:
         layout = self.layout

@@ -25,22 +25,33 @@ class Mark:
         self.pieces, self.start = pieces, _NOWHERE
 
 
+_MOST_REPEATED = 100_000
+_WIDEST, _TALLEST = 1_000, 65_534  # HTML, 4.9.11
+
+
 class LayoutTable:
-    """A table whose cells are written one after the other. `is_plain` is False if it holds another table: then it only
-    arranges the page and is no region."""
+    """A table whose cells are written one after the other. A cell that spans rows or columns is repeated in each, so
+    that every row stands for itself. `is_plain` is False if it holds another table: then it only arranges the page and
+    is no region."""
 
     def __init__(self, layout: "Layout") -> None:
         self.layout, self.in_cell, self.is_plain, self.caption = layout, False, True, ""
+        self.columns: list[str] = []  # their names, where the cells say from which to which they span
         self._rows: list[list[str]] = []
         self._mark = layout.mark()
         self._cell = self._mark
+        self._span = (1, 1)
+        self._below: dict[int, tuple[int, str]] = {}  # by column: for how many more rows the cell above counts
+        self._repeated = 0
 
-    def enter(self, what: str) -> None:
+    def enter(self, what: str, rows: int = 1, columns: int = 1) -> None:
         if what == "row" or not self._rows:
             self.layout.gap(LINE)
             self._rows.append([])
         if what == "cell":
+            self._from_above()
             self.in_cell = True
+            self._span = min(max(rows, 1), _TALLEST), min(max(columns, 1), _WIDEST)
             if self._rows[-1]:
                 self.layout.write(" | ")
             self._cell = self.layout.mark()
@@ -48,9 +59,32 @@ class LayoutTable:
     def leave(self, what: str) -> None:
         if what == "cell" and self.in_cell:
             self.in_cell = False
-            self._rows[-1].append(self.layout.words(self._cell) if self.is_plain else "")
+            words = self.layout.words(self._cell) if self.is_plain else ""
+            at, (rows, columns) = len(self._rows[-1]), self._span
+            self._rows[-1].append(words)
+            for _ in range(columns - 1 if self.is_plain else 0):
+                self._repeat(words)
+            if rows > 1 and self.is_plain:
+                self._below |= dict.fromkeys(range(at, len(self._rows[-1])), (rows - 1, words))
         elif what == "row":
+            self._from_above()
             self.layout.gap(LINE)
+
+    def _from_above(self) -> None:
+        """Repeat the cells of rows above that come next in this row."""
+        while (above := self._below.pop(len(self._rows[-1]), None)) is not None:
+            rows, words = above
+            if rows > 1:
+                self._below[len(self._rows[-1])] = rows - 1, words
+            self._repeat(words)
+
+    def _repeat(self, words: str) -> None:
+        self._repeated += len(words)
+        words = words if self._repeated <= _MOST_REPEATED else ""
+        if self._rows[-1]:
+            self.layout.write(" | ")
+        self.layout.write(words)
+        self._rows[-1].append(words)
 
     def close(self) -> None:
         """The table ends: a region, if it has two columns."""
@@ -58,6 +92,16 @@ class LayoutTable:
             rows = [row for row in self._rows if any(row)]
             self.layout.region("table", self._mark, rows=rows, caption=self.caption)
         self.layout.gap(BLANK_LINE)
+
+
+def span(value: str | None, default: int = 1) -> int:
+    """For how many rows or columns a cell counts, by its attribute.
+
+    >>> span("2"), span("many"), span(None)
+    (2, 1, 1)
+    """
+    value = (value or "").strip()
+    return int(value) if value.isdecimal() and len(value) < 9 else default
 
 
 class Layout:
@@ -133,18 +177,14 @@ class Layout:
 
         def write_plain() -> bool:
             text = plain() if plain else ""
-            self.paragraph(text)
-            return bool(text)
+            self.gap(BLANK_LINE)
+            for line in text.splitlines():
+                self.gap(LINE if line.strip() else BLANK_LINE)
+                self.write(line)
+            self.gap(BLANK_LINE)
+            return bool(text.strip())
 
-        def read() -> bool:
-            try:
-                write()
-            except BaseException:
-                self._restore(before)
-                raise
-            return True
-
-        self.failures.attempt(unit, read, False, write_plain)
+        self.failures.attempt(unit, lambda: bool(write()), False, write_plain, undo=lambda: self._restore(before))
 
     def _state(self) -> tuple[Any, ...]:
         lengths = tuple(map(len, self._lists()))
@@ -307,6 +347,8 @@ class Layout:
     def append(self, other: "Layout") -> None:
         """All of another one, in paragraphs of its own."""
         self.insert(other.text(), other.headings, other.regions)
+        if other.failures is not self.failures:
+            self.failures.include(other.failures)
 
     def insert(self, text: str, headings: Iterable[Heading], regions: Iterable[Region]) -> None:
         """A text as it is, in paragraphs of its own, with its headings and regions."""

@@ -1,8 +1,9 @@
 """Mails, boxes of mails, and Outlook's MSG: an OLE compound file of MAPI properties ([MS-OXMSG])."""
 
+import codecs
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,20 +11,23 @@ from email import message_from_bytes, policy
 from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import EmailMessage, Message
-from email.utils import getaddresses, parsedate_to_datetime
+from email.utils import format_datetime, getaddresses, parsedate_to_datetime
+from functools import partial
 from io import BytesIO
 from mimetypes import guess_extension
 from typing import Any
 
 from spolia.errors import DocumentError, EncryptedDocument, installed
+from spolia.indexing.readers.calendars import write_events
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import content_of
-from spolia.indexing.readers.layout import Layout
+from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.package import told_as_damage
 from spolia.indexing.readers.office.rtf import rtf_text
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading, signature_of
-from spolia.indexing.readers.text import Decoded, decoded, encoding_called
+from spolia.indexing.readers.text import decoded, encoding_called
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Meta, Value
 
 _REFUSED = re.compile("[\x00-\x1f\x7f/\\\\\ud800-\udfff]+")
@@ -57,6 +61,7 @@ class Names:
 
 
 _LOCKED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
+_BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_PARTS = 1000
 _LONGEST_HEADER = 20_000
 _LONG_HEADER = re.compile(
@@ -67,56 +72,86 @@ _LONG_HEADER = re.compile(
 
 @dataclass(frozen=True)
 class EmlReader(Value):
-    """Reads a mail. Its plain text is read, or its HTML where it has no other; attachments are its parts.
+    """Reads a mail: its headers, then all its texts, of each that it has in several forms the plain one, or the HTML
+    where that has no words; invitations with the fields of their events. Attachments are its parts.
 
     Fields: `sender`, `to`, `cc`, `date`, `message_id`, `in_reply_to`; the subject is the title.
 
     >>> mail = b"From: Ann <ann@a.org>\\nSubject: Stones\\nDate: Mon, 5 Oct 2026 10:00:00 +0200\\n\\nThey are here.\\n"
     >>> document = EmlReader().read(Blob("a.eml", mail)).document
-    >>> document.title, document.text, document.meta[0]
-    ('Stones', 'They are here.', ('sender', 'Ann <ann@a.org>'))
+    >>> document.title, document.meta[0]
+    ('Stones', ('sender', 'Ann <ann@a.org>'))
+    >>> document.text
+    'From: Ann <ann@a.org>\\nSubject: Stones\\nDate: Mon, 5 Oct 2026 10:00:00 +0200\\n\\nThey are here.'
     """
 
     name = "mail"
-    version = 2
+    version = 3
     media_type = "message/rfc822"
     suffixes = (".eml", ".mht", ".mhtml")
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         message = _parsed(blob)
-        body, others = _sorted(message)
-        layout, found = _text(body, blob) if body is not None else (Layout(), Decoded(""))
+        bodies, others = _sorted(message)
+        layout, encodings, warnings = Layout(), dict[str, None](), dict[str, None]()
+
+        def write(body: Message) -> None:
+            found = decoded(_bytes(body), blob.uri, encoding_called(str(body.get_content_charset() or "")))
+            encodings[found.encoding] = None
+            warnings.update(dict.fromkeys(found.warnings))
+            _write_body(layout, body, found.text)
+
+        _write_headers(layout, {name: _header(message, name) for name in _SHOWN})
+        for body in bodies:
+            layout.attempt("text", partial(write, body))
         layout.show(Linked(blob.uri))
         return layout.reading(
             self,
             blob,
             title=_header(message, "Subject"),
-            meta=_meta(message),
-            encoding=found.encoding,
+            meta=layout.failures.attempt("metadata part", lambda: _meta(message), ()),
+            encoding=", ".join(encodings),
             dropped={"attachments": max(0, len(others) - _MOST_PARTS)},
-            warnings=found.warnings,
+            warnings=tuple(warnings),
         )
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attachments, and mails within the mail."""
         message = _parsed(blob)
-        names = Names()
+        names, failures = Names(), UnitFailures()
         for part in _sorted(message)[1][:_MOST_PARTS]:
             name = names.of(_filename(part), part.get_content_type())
-            yield Blob(f"{blob.uri}/{name}", _bytes(part))
+            if (data := failures.attempt("attachment", partial(_bytes, part), None)) is not None:
+                yield Blob(f"{blob.uri}/{name}", data)
+        failures.raise_any(blob.uri)
+
+
+_SHOWN = ("From", "To", "Cc", "Subject", "Date")
+
+
+def _write_headers(layout: Layout, headers: Mapping[str, str]) -> None:
+    """Write who wrote to whom of what and when, so that it is searched."""
+    for name, value in headers.items():
+        if value:
+            layout.gap(LINE)
+            layout.write(f"{name}: {value}")
+    layout.gap(BLANK_LINE)
 
 
 def _parsed(blob: Blob) -> Message:
+    data = blob.data.lstrip(b" \t\r\n")
+    if data.startswith(_BOMS):
+        data = decoded(data, blob.uri).text.encode()
     if (other := signature_of(blob.data[:64])) is not None:
         raise DocumentError(f"{blob.uri} is {other.what}, not a mail, although its name says so. Rename it.")
-    if found := _LONG_HEADER.search(blob.data):
+    if found := _LONG_HEADER.search(data):
         raise DocumentError(
             f"{blob.uri} has a header {found[1].decode()} of more than {_LONGEST_HEADER} bytes: it may be made to "
             "keep its reader busy. Save it again as the server has it."
         )
     try:
-        message = message_from_bytes(blob.data, policy=policy.compat32)
+        message = message_from_bytes(data, policy=policy.compat32)
     except (RecursionError, ValueError, LookupError, AttributeError, MessageError) as error:
         raise DocumentError(f"{blob.uri} is not a readable mail: {type(error).__name__}: {error}") from error
     if not message.keys():
@@ -130,42 +165,87 @@ def _parsed(blob: Blob) -> Message:
     return message
 
 
-def _sorted(message: Message) -> tuple[Message | None, list[Message]]:
-    """The body and the attachments of a mail; alternative versions of the body are neither."""
-    plain: Message | None = None
-    html: Message | None = None
+_TEXTS = ("text/plain", "text/html", "text/calendar")
+_DEEPEST = 50
+
+
+def _sorted(message: Message) -> tuple[list[Message], list[Message]]:
+    """The texts and the attachments of a mail, both in its order."""
     others: list[Message] = []
-    todo = [message]
-    while todo:
-        part = todo.pop()
-        kind, inner = part.get_content_type(), _inner(part)
-        if inner is not None and part.get_content_maintype() == "multipart":
-            todo += reversed(inner)
-        elif part.get_content_disposition() == "attachment" or _filename(part) or part.get_content_maintype() != "text":
-            others.append(part)
-        elif kind == "text/html":
-            others += [part] if html is not None and plain is not None else []
-            html = html or part
-        elif plain is None:
-            plain = part
-        elif kind == "text/plain" and _has_words(part):
-            others.append(part)
-    if plain is not None and not _has_words(plain):
-        plain = None
-    return plain or html, others
+    bodies = _bodies(message, others, 0)
+    if not any(map(_has_words, bodies)):  # it has only a text of a kind that is no body elsewhere
+        odd = next((part for part in others if part.get_content_maintype() == "text" and _is_inline(part)), None)
+        if odd is not None:
+            others.remove(odd)
+            bodies = [odd]
+    return bodies, others
+
+
+def _bodies(part: Message, others: list[Message], depth: int) -> list[Message]:
+    """The texts in a part of a mail; adds attachments to `others`."""
+    inner = _inner(part)
+    if inner is not None and part.get_content_maintype() == "multipart" and depth < _DEEPEST:
+        found = [_bodies(one, others, depth + 1) for one in inner]
+        if part.get_content_type() == "multipart/alternative":
+            return _chosen(found)
+        return [body for bodies in found for body in bodies]
+    if part.get_content_type() in _TEXTS and _is_inline(part):
+        return [part] if _has_words(part) else []
+    if part.get_content_type() != "text/x-amp-html":
+        others.append(part)
+    return []
+
+
+def _chosen(alternatives: Sequence[list[Message]]) -> list[Message]:
+    """Of texts that say the same, the plain ones, else the first; and invitations, which say more."""
+    bodies = [[one for one in found if one.get_content_type() != "text/calendar"] for found in alternatives]
+    plain = (found for found in bodies if any(one.get_content_type() == "text/plain" for one in found))
+    chosen = next(plain, next((found for found in bodies if found), []))
+    events = [one for found in alternatives for one in found if one.get_content_type() == "text/calendar"]
+    return [*chosen, *events]
+
+
+def _is_inline(part: Message) -> bool:
+    is_named = _filename(part) and part.get_content_type() != "text/calendar"
+    return part.get_content_disposition() != "attachment" and not is_named
 
 
 def _has_words(part: Message) -> bool:
     return bool(_bytes(part).strip())
 
 
-def _text(body: Message, blob: Blob) -> tuple[Layout, Decoded]:
-    found = decoded(_bytes(body), blob.uri, encoding_called(str(body.get_content_charset() or "")))
-    if body.get_content_type() == "text/html":
-        return content_of(found.text)[0], found
-    layout = Layout()
-    layout.write(found.text.strip().replace("\r\n", "\n"), exactly=True)
-    return layout, found
+def _write_body(layout: Layout, body: Message, text: str) -> None:
+    layout.gap(BLANK_LINE)
+    kind = body.get_content_type()
+    if kind == "text/html":
+        layout.append(content_of(text))
+    elif kind == "text/calendar":
+        write_events(layout, text)
+    else:
+        text = text.replace("\r\n", "\n")
+        if str(body.get_param("format") or "").lower() == "flowed":
+            text = _flowed(text, delete_space=str(body.get_param("delsp") or "").lower() == "yes")
+        layout.write(text.strip(), exactly=True)
+    layout.gap(BLANK_LINE)
+
+
+def _flowed(text: str, *, delete_space: bool) -> str:
+    """Join the lines that a program broke: those that end with a blank (RFC 3676)."""
+    lines: list[str] = []
+    quotes, is_open = 0, False
+    for line in text.split("\n"):
+        words = line.lstrip(">")
+        depth = len(line) - len(words)
+        words = words.removeprefix(" ")
+        if is_open and depth == quotes:
+            is_apart = lines[-1][-1:].isascii() and lines[-1][-1:].isalnum() and words[:1].isalnum()
+            lines[-1] += f" {words}" if is_apart else words  # the sender forgot the blank between two words
+        else:
+            lines.append(f"{'>' * depth} {words}" if depth else words)
+        is_open = words.endswith(" ") and words != "-- "
+        lines[-1] = lines[-1][:-1] if is_open and delete_space else lines[-1]
+        quotes = depth
+    return "\n".join(lines)
 
 
 def _bytes(part: Message) -> bytes:
@@ -293,7 +373,7 @@ class MsgReader(Value):
     """Reads a mail of Outlook, with the same fields as other mails; attachments and mails in it are its parts."""
 
     name = "msg"
-    version = 3
+    version = 4
     media_type = "application/vnd.ms-outlook"
     suffixes = (".msg",)
     apart = True
@@ -302,28 +382,40 @@ class MsgReader(Value):
         with _opened(blob) as message:
             if message.text(_CLASS).lower().startswith("ipm.note.smime") and not message.text(_BODY):
                 raise EncryptedDocument(f"{blob.uri} is encrypted (S/MIME). Save a copy that is not.")
-            layout = message.layout()
+            layout, subject = Layout(), " ".join(message.text(_SUBJECT).split())
+            attempt = layout.failures.attempt
+            date = attempt("metadata part", message.date, None)
+            sent = format_datetime(date) if date else ""
+            people = {"From": message.sender(), "To": message.text(_TO), "Cc": message.text(_CC)}
+            _write_headers(layout, {**people, "Subject": subject, "Date": sent})
+            layout.attempt("text", lambda: layout.append(message.layout()))
             layout.show(Linked(blob.uri))
             meta = fields(
-                sender=message.sender(),
-                to=message.text(_TO).split(";"),
-                cc=message.text(_CC).split(";"),
-                date=message.date(),
+                sender=people["From"],
+                to=people["To"].split(";"),
+                cc=people["Cc"].split(";"),
+                date=date,
                 message_id=message.text(_MESSAGE_ID),
             )
-            return layout.reading(self, blob, title=" ".join(message.text(_SUBJECT).split()), meta=meta)
+            return layout.reading(self, blob, title=subject, meta=meta)
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attachments; a mail within the mail as one that any reader of mails can read."""
-        names = Names()
+        names, failures = Names(), UnitFailures()
         with _opened(blob) as message:
             for inner in message.attachments():
-                if inner.is_mail:
-                    mail = inner.within(f"__substg1.0_{_DATA}000D").eml()
-                    yield Blob(f"{blob.uri}/{names.of('', 'message/rfc822')}", mail)
-                else:
-                    name = names.of(inner.text(_NAME) or inner.text(_SHORT_NAME), inner.text(_TYPE))
-                    yield Blob(f"{blob.uri}/{name}", inner.stream(f"{_DATA}0102"))
+                part = failures.attempt("attachment", partial(_attachment, blob, inner, names), None)
+                if part is not None:
+                    yield part
+        failures.raise_any(blob.uri)
+
+
+def _attachment(blob: Blob, inner: "_Storage", names: Names) -> Blob:
+    if inner.is_mail:
+        mail = inner.within(f"__substg1.0_{_DATA}000D").eml()
+        return Blob(f"{blob.uri}/{names.of('', 'message/rfc822')}", mail)
+    name = names.of(inner.text(_NAME) or inner.text(_SHORT_NAME), inner.text(_TYPE))
+    return Blob(f"{blob.uri}/{name}", inner.stream(f"{_DATA}0102"))
 
 
 @contextmanager
@@ -367,7 +459,7 @@ class _Storage:
         plain = self.text(_BODY).strip()
         html = self.stream(f"{_HTML}0102") or self.text(_HTML).encode()
         if not plain and html.strip():
-            return content_of(decoded(html.rstrip(b"\0"), self.blob.uri).text)[0]
+            return content_of(decoded(html.rstrip(b"\0"), self.blob.uri).text)
         if not plain and (packed := self.stream(f"{_RTF}0102")):
             plain = rtf_text(unpacked_rtf(packed))
         layout.write(plain.replace("\r\n", "\n").replace("\r", "\n"), exactly=True)

@@ -1,7 +1,7 @@
 """What readers take and give: blobs and what their first bytes are, readings, containers, the reader of a name."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -293,6 +293,12 @@ def reader_of(name: str, readers: Mapping[str, FileReader]) -> FileReader | None
         return None
     before = last.rfind(".", 0, dot)
     return (readers.get(last[before:]) if before > 0 else None) or readers.get(last[dot:])
+
+
+def for_web(reader: FileReader) -> FileReader:
+    """The reader that reads the same format where it comes from the web; most have no other."""
+    other: Callable[[], FileReader] = getattr(reader, "for_web", lambda: reader)
+    return other()
 
 
 def versioned(reader: FileReader) -> str:

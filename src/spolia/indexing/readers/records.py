@@ -3,22 +3,25 @@
 import csv
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from io import StringIO
+from itertools import islice, takewhile
 from statistics import mode
 from typing import Any
 
 from spolia.errors import DocumentError
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import words_of
-from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable
+from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable, span
 from spolia.indexing.readers.markup.markdown import headings_of, regions_of
 from spolia.indexing.readers.reader import Blob, Reading, title_of
 from spolia.indexing.readers.safe_xml import characters, events
-from spolia.indexing.readers.text import Decoded, is_large, parts, source_text
-from spolia.types import Region, Value
+from spolia.indexing.readers.source_structure import Structure, structured
+from spolia.indexing.readers.text import is_large, parts, source_text
+from spolia.types import Meta, Region, Value
 
 SAMPLE = 1 << 16
 """Characters at the beginning of a file by which it is judged."""
@@ -29,35 +32,46 @@ csv.field_size_limit(2**31 - 1)  # the limit of 131,072 is the process's, and no
 
 @dataclass(frozen=True)
 class Dialect(Value):
-    """What stands between the fields of a row; whether the first row names the columns."""
+    """What stands between the fields of a row; whether the first row names the columns; how many rows stand before it
+    that belong to no table, such as a title or `sep=;`."""
 
     mark: str = ","
     has_head: bool = True
+    before: int = 0
+
+
+_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+_MOST_BEFORE = 50
 
 
 def dialect_of(text: str) -> Dialect:
     """The dialect of a table by its beginning: the mark that parts most rows into equally many fields, two or more.
 
-    The first row names the columns unless a field of it is empty, a number or a date, or is repeated.
+    The first row names the columns unless a field of it is empty, a number or a date, or is repeated. Rows of a single
+    field before it are a title.
 
     >>> dialect_of("stone;weight, t\\nbasalt;3,0\\nmarble;2,7\\n")
-    Dialect(mark=';', has_head=True)
+    Dialect(mark=';', has_head=True, before=0)
     """
     sample = text[:SAMPLE]
     if len(text) > SAMPLE:  # the last row is cut
         sample = sample[: sample.rfind("\n") + 1] or sample
-    best, mark = (0.0, 0), ","
-    for candidate in _MARKS:
+    stated = _SEPARATOR.fullmatch(sample.partition("\n")[0].strip())
+    best, mark, width = (0.0, 0), stated[1] if stated else ",", 0
+    for candidate in (mark,) if stated else _MARKS:
         widths = [len(row) for row in rows_of(sample, candidate) if row]
         usual = mode(widths) if widths else 0
         if usual > 1 and (rating := (widths.count(usual) / len(widths), usual)) > best:
-            best, mark = rating, candidate
-    first = next(iter(rows_of(sample, mark)), [])
-    return Dialect(mark, _is_head(first))
+            best, mark, width = rating, candidate, usual
+    rows = list(islice(rows_of(sample, mark), _MOST_BEFORE + 1))
+    narrow = takewhile(lambda row: width > 1 and sum(map(bool, row)) < 2, rows)
+    before = len(list(narrow)) if not stated else 1
+    before = before if before <= _MOST_BEFORE and before < len(rows) else 0
+    return Dialect(mark, _is_head(rows[before] if rows else []), before)
 
 
-def rows_of(text: str, mark: str) -> Iterator[list[str]]:
-    """The fields of each row. A quote that is not closed ends with the file."""
+def rows_of(text: str, mark: str) -> Any:
+    """The fields of each row, by a reader of `csv`. A quote that is not closed ends with the file."""
     return csv.reader(StringIO(text, newline=""), delimiter=mark, skipinitialspace=mark != "\t")
 
 
@@ -80,23 +94,27 @@ class CsvReader(Value):
     """
 
     name = "csv"
-    version = 1
+    version = 2
     media_type = "text/csv"
     suffixes = (".csv", ".tsv", ".tab", ".psv")
 
     def read(self, blob: Blob, /) -> Reading:
-        found = source_text(blob, "rows")
-        text = found.text
-        dialect = dialect_of(text)
-        rows = tuple(tuple(cell.strip() for cell in row) for row in rows_of(text, dialect.mark) if any(row))
-        start, end = len(text) - len(text.lstrip("\r\n")), len(text.rstrip())
-        table = (Region("table", start, end, rows),) if rows and start < end else ()
-        return found.reading(self, blob, regions=table)
+        return structured(source_text(blob, "rows"), self, blob, _table)
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The rows of a file that is too large for one document; none for others."""
-        has_head = is_large(blob) and dialect_of(source_text(blob, "rows").text).has_head
-        return parts(blob, "rows", quoted=True, head=int(has_head))
+        dialect = dialect_of(source_text(blob, "rows").text) if is_large(blob) else Dialect()
+        return parts(blob, "rows", quoted=True, head=dialect.before + dialect.has_head)
+
+
+def _table(text: str) -> Structure:
+    dialect = dialect_of(text)
+    reader = rows_of(text, dialect.mark)
+    deque(islice(reader, dialect.before), 0)
+    above = sum(map(len, islice(StringIO(text, newline=""), reader.line_num))) if dialect.before else 0
+    rows = tuple(tuple(cell.strip() for cell in row) for row in reader if any(row))
+    start, end = len(text) - len(text[above:].lstrip("\r\n")), len(text.rstrip())
+    return Structure(regions=(Region("table", start, end, rows),) if rows and start < end else ())
 
 
 _MOST_COLUMNS = 1000
@@ -105,7 +123,8 @@ _NESTED = frozenset([dict, list])
 
 @dataclass(frozen=True)
 class JsonReader(Value):
-    """Reads JSON. A list of objects with the same flat fields is a table.
+    r"""Reads JSON. Its text is the source with the escapes in it decoded: `K\u00f6ln` is `Köln`. A list of objects with
+    the same flat fields is a table.
 
     What is no JSON is read as the text that it is, with a warning.
 
@@ -115,7 +134,7 @@ class JsonReader(Value):
     """
 
     name = "json"
-    version = 1
+    version = 2
     media_type = "application/json"
     suffixes = (".json", ".geojson", ".jsonld")
 
@@ -126,54 +145,79 @@ class JsonReader(Value):
         except RecursionError:
             value, found = None, found.warned("It is nested so deep that it was not parsed.")
         except ValueError as error:
-            value, found = None, found.warned(f"It is not valid JSON ({error}); it was read as text.")
-        rows = _rows(value if isinstance(value, list) else [])
-        return _reading(self, blob, found, rows, _title(value))
+            return found.warned(f"It is not valid JSON ({error}); it was read as text.").reading(self, blob)
+        found = found.but(text=unescaped(found.text))
+        return structured(found, self, blob, partial(_records, value if isinstance(value, list) else [], value))
 
 
 @dataclass(frozen=True)
 class JsonLinesReader(Value):
-    """Reads JSON Lines: a value on each line. A file of more than 20 MB is read in parts of 50,000 lines at most."""
+    """Reads JSON Lines: a value on each line, its escapes decoded as in JSON. A file of more than 20 MB is read in
+    parts of 50,000 lines at most."""
 
     name = "jsonl"
-    version = 1
+    version = 2
     media_type = "application/jsonl"
     suffixes = (".jsonl", ".ndjson")
 
     def read(self, blob: Blob, /) -> Reading:
         found = source_text(blob, "lines")
-        values, broken = _values([line for line in found.text.split("\n") if line.strip()])
+        lines = found.text.split("\n")
+        values, broken = _values(lines)
         if broken:
-            found = found.warned(f"{broken} of its lines are not valid JSON; they were read as text.")
-        return _reading(self, blob, found, [] if broken else _rows(values), "")
+            found = found.warned(f"{len(broken)} of its lines are not valid JSON; they were read as text.")
+        text = "\n".join(line if at in broken else unescaped(line) for at, line in enumerate(lines))
+        return structured(found.but(text=text), self, blob, partial(_records, [] if broken else values, None))
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The lines of a file that is too large for one document; none for others."""
         return parts(blob, "lines")
 
 
-def _values(lines: list[str]) -> tuple[list[Any], int]:
-    """The values of lines, and how many are none."""
+def _values(lines: list[str]) -> tuple[list[Any], set[int]]:
+    """The values of lines, and the numbers, from 0, of those that are none."""
+    filled = [line for line in lines if line.strip()]
     try:
-        values = json.loads(f"[{','.join(lines)}]")  # at once, which takes a fraction of the time
-        if len(values) == len(lines):
-            return values, 0
+        values = json.loads(f"[{','.join(filled)}]")  # at once, which takes a fraction of the time
+        if len(values) == len(filled):
+            return values, set()
     except (ValueError, RecursionError):
         pass
-    values, broken = [], 0
-    for line in lines:
+    values, broken = [], set()
+    for at, line in enumerate(lines):
         try:
-            values.append(json.loads(line))
+            values += [json.loads(line)] if line.strip() else []
         except (ValueError, RecursionError):
-            broken += 1
+            broken.add(at)
     return values, broken
 
 
-def _reading(reader: Any, blob: Blob, found: Decoded, rows: Sequence[Sequence[str]], title: str) -> Reading:
-    text = found.text
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
+_NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def unescaped(text: str) -> str:
+    """Decode the escapes of a JSON text. Outside of strings there are none."""
+    return _ESCAPE.sub(_character, text) if "\\" in text else text
+
+
+@lru_cache(maxsize=10_000)
+def _decoded_escape(escape: str) -> str:
+    try:
+        return _NO_TEXT.sub("\ufffd", json.loads(f'"{escape}"'))
+    except ValueError:
+        return escape
+
+
+def _character(escape: re.Match[str]) -> str:
+    return _decoded_escape(escape[0])
+
+
+def _records(values: Sequence[Any], whole: Any, text: str) -> Structure:
+    rows = _rows(values)
     start, end = len(text) - len(text.lstrip()), len(text.rstrip())
     table = (Region("table", start, end, tuple(map(tuple, rows))),) if rows else ()
-    return found.reading(reader, blob, title=title, regions=table)
+    return Structure(_title(whole), regions=table)
 
 
 def _title(value: Any) -> str:
@@ -217,15 +261,23 @@ class NotebookReader(Value):
             )
             writing = _NotebookWriting()
             for cell in cells:
-                writing.cell(cell)
+                writing.layout.attempt("cell", partial(writing.cell, cell), partial(_source, cell))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DocumentError(
                 f"{blob.uri} is not a readable notebook: {type(error).__name__}: {error}. Open it and save it again."
             ) from error
         layout = writing.layout
         title = _string(said.get("title")) or title_of(layout.headings)
-        meta = fields(programming_language=_language(said), author=[_author(one) for one in said.get("authors") or ()])
+        meta = layout.failures.attempt("metadata part", partial(_notebook_meta, said), ())
         return layout.reading(self, blob, title=title, meta=meta, dropped=writing.dropped, warnings=found.warnings)
+
+
+def _notebook_meta(said: dict[str, Any]) -> Meta:
+    return fields(programming_language=_language(said), author=[_author(one) for one in said.get("authors") or ()])
+
+
+def _source(cell: Any) -> str:
+    return _string(cell.get("source", cell.get("input"))) if isinstance(cell, dict) else ""
 
 
 class _NotebookWriting:
@@ -234,7 +286,7 @@ class _NotebookWriting:
         self.dropped: Counter[str] = Counter()
 
     def cell(self, cell: dict[str, Any]) -> None:
-        kind, source = cell.get("cell_type"), _string(cell.get("source", cell.get("input")))
+        kind, source = cell.get("cell_type"), _source(cell)
         if kind == "code":
             self._code(source)
             for output in cell.get("outputs") or ():
@@ -303,7 +355,7 @@ class XmlReader(Value):
     """
 
     name = "xml"
-    version = 1
+    version = 2
     media_type = "application/xml"
     suffixes = (".xml", ".nxml", ".dbk", ".tei", ".rss", ".atom", ".opml", ".svg")
     apart = True
@@ -312,9 +364,13 @@ class XmlReader(Value):
         if not blob.data.strip():
             raise DocumentError(f"{blob.uri} is not readable XML: it is empty.")
         found = characters(blob.data, blob.uri)
-        writing = _XmlWriting()
-        events(found.text, blob.uri, writing.start, writing.end, writing.layout.write)
-        layout = writing.layout
+        writing, layout = _XmlWriting(), Layout()
+
+        def write() -> None:
+            events(found.text, blob.uri, writing.start, writing.end, writing.layout.write)
+            layout.append(writing.layout)
+
+        layout.attempt("document", write, lambda: words_of(found.text) if writing.has_begun else "")
         title = layout.headings[0].text if layout.headings else ""
         return layout.reading(self, blob, title=title, encoding=found.encoding, warnings=found.warnings)
 
@@ -322,10 +378,12 @@ class XmlReader(Value):
 class _XmlWriting:
     def __init__(self) -> None:
         self.layout = Layout()
+        self.has_begun = False
         self._depth = 0
         self._tables: list[LayoutTable] = []
 
     def start(self, name: str, said: dict[str, str]) -> None:
+        self.has_begun = True
         tag = name.rpartition("}")[2].lower()
         if tag in _INLINE:
             return
@@ -334,7 +392,9 @@ class _XmlWriting:
             self.layout.gap(BLANK_LINE)
             self._tables.append(LayoutTable(self.layout))
         elif self._tables and tag in _ROWS:
-            self._tables[-1].enter(_ROWS[tag])
+            self._tables[-1].enter(_ROWS[tag], *_spans(said, self._tables[-1].columns))
+        elif self._tables and tag == "colspec":
+            self._tables[-1].columns.append(said.get("colname", ""))
         elif self._tables and self._tables[-1].in_cell:
             self.layout.gap(SPACE)
         else:
@@ -356,3 +416,10 @@ class _XmlWriting:
             self._tables[-1].leave(_ROWS[tag])
         else:
             self.layout.gap(SPACE if self._tables and self._tables[-1].in_cell else LINE)
+
+
+def _spans(said: Mapping[str, str], columns: Sequence[str]) -> tuple[int, int]:
+    """For how many rows and columns a cell counts: as HTML and JATS say it, or as CALS tables do (DocBook)."""
+    if "namest" in said and said.get("nameend") in columns and said["namest"] in columns:
+        return span(said.get("morerows"), 0) + 1, columns.index(said["nameend"]) - columns.index(said["namest"]) + 1
+    return span(said.get("rowspan"), span(said.get("morerows"), 0) + 1), span(said.get("colspan"))

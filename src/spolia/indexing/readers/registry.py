@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from spolia.core.function import untold
 from spolia.core.redaction import Redactor, masked
 from spolia.errors import GroupError
-from spolia.indexing.readers.reader import Blob, Container, Equipped, FileReader, Reading, is_pattern
+from spolia.indexing.readers.reader import Blob, Container, Equipped, FileReader, Reading, for_web, is_pattern
 from spolia.types import Document, Value, kept
 
 Reads: TypeAlias = Callable[[Blob], "str | Document | Reading"]
@@ -88,6 +88,7 @@ _PLACES: Mapping[str, str] = {
     "office.epub.EpubReader": ".epub",
     "markup.line_markup.RstReader": ".rst .rest",
     "markup.line_markup.AsciiDocReader": ".adoc .asciidoc .asc",
+    "markup.line_markup.OrgReader": ".org",
     "markup.latex.LatexReader": ".tex .latex .ltx",
     "records.CsvReader": ".csv .tsv .tab .psv",
     "records.JsonReader": ".json .geojson .jsonld",
@@ -102,6 +103,7 @@ _PLACES: Mapping[str, str] = {
     ),
     "mails.EmlReader": ".eml .mht .mhtml",
     "mails.MsgReader": ".msg",
+    "calendars.CalendarReader": ".ics .ical",
     "mails.MboxReader": ".mbox .mbx",
     "archives.ZipReader": ".zip",
     "archives.TarReader": ".tar .tar.gz .tgz .tar.bz2 .tbz2 .tar.xz .txz",
@@ -212,6 +214,9 @@ class RedactingReader(Value):
     @property
     def apart(self) -> bool:
         return getattr(self.reader, "apart", False)
+
+    def for_web(self) -> "RedactingReader":
+        return self.but(reader=for_web(self.reader))
 
     def lacking(self) -> str:
         return self.reader.lacking() if isinstance(self.reader, Equipped) else ""

@@ -1,7 +1,7 @@
 """XML without what makes it dangerous: nothing is fetched, no entity is declared, nothing is nested without end.
 
-The standard library's expat reads it event by event. A declaration of an entity ends the reading, so none can grow or
-name a file; the document type that a public identifier names is not fetched; characters that are not UTF-8 are decoded
+The standard library's expat reads it event by event. The declaration of an entity that could grow or name a file ends
+the reading; the document type that a public identifier names is not fetched; characters that are not UTF-8 are decoded
 before, with the encoding that the declaration names.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from spolia.errors import DocumentError
+from spolia.errors import DocumentError, UnsafeDocument
 from spolia.indexing.readers.text import Decoded, decoded, encoding_called
 
 DEEPEST = 500
@@ -57,7 +57,7 @@ def events(
             f"{error.offset + 1}. Mend it, for example: xmllint --recover FILE"
         ) from error
     except _Refused as error:
-        raise DocumentError(f"{uri}: {error}") from error
+        raise UnsafeDocument(f"{uri}: {error}") from error
 
 
 def tree(data: bytes, uri: str) -> Element:
@@ -89,5 +89,15 @@ def _named(name: str) -> str:
     return f"{{{name}" if _SEPARATOR in name else name
 
 
-def _refuse_entity(name: str, *rest: object) -> None:
-    raise _Refused(f"it declares the entity {name!r}, which could grow or name a file. Take the declaration out of it.")
+_LONGEST_ENTITY = 1_000
+
+
+def _refuse_entity(name: str, is_parameter: bool, value: str | None, *rest: str | None) -> None:
+    """Refuse entities that could grow or name a file. Allowed are a short text without further entities, and the name
+    of a picture or the like, which no text can refer to."""
+    is_short = value is not None and len(value) <= _LONGEST_ENTITY and "&" not in value and "%" not in value
+    notation = rest[-1]
+    if not notation and (is_parameter or not is_short):
+        raise _Refused(
+            f"it declares the entity {name!r}, which could grow or name a file. Take the declaration out of it."
+        )

@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise, takewhile
 
 from spolia.core.patterns import pattern
@@ -43,8 +44,9 @@ class SubtitleReader(Value):
         source = source_text(blob)
         layout, found, before = Layout(), False, ""
         rolls = _WORD_TIME.search(source.text) is not None
-        for start, end, lines in _cues(source.text):
-            found = True
+
+        def write(start: float, end: float, lines: list[str]) -> None:
+            nonlocal before
             words = [words for line in lines if (words := _words(line))]
             if rolls:
                 words, before = [line for line in words if line != before], words[-1] if words else before
@@ -53,6 +55,10 @@ class SubtitleReader(Value):
             layout.write(" ".join(words))
             if words:
                 layout.region("segment", mark, seconds=(start, max(start, end)))
+
+        for cue in _cues(source.text):
+            found = True
+            layout.attempt("cue", partial(write, *cue), partial(" ".join, cue[2]))
         if not found and source.text.strip():
             raise DocumentError(
                 f"{blob.uri} has no subtitles: no line of it is a time such as '00:01:05,000 --> 00:01:07,500'. "

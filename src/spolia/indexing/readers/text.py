@@ -291,9 +291,13 @@ def _lines(file: BinaryIO, encoding: str) -> Iterator[bytes]:
     yield from lines
 
 
+_TERMINAL = re.compile("\x1b(?:\\[[0-?]{0,50}[ -/]{0,9}[@-~]|\\][^\x07\x1b]{0,1000}(?:\x07|\x1b\\\\)|[@-Z\\\\^_])")
+"""Escape sequences of terminals (ECMA-48, 5.4)."""
+
+
 @dataclass(frozen=True)
 class TextReader(Value):
-    """Reads text files; line ends are kept, so that offsets count characters of the decoded file.
+    """Reads text files; line ends are kept. The escapes by which terminals colour words are left out.
 
     A file of more than 20 MB is read in parts of 50,000 lines at most; its own document is its beginning.
 
@@ -307,7 +311,10 @@ class TextReader(Value):
     suffixes = (".txt", ".text", ".log")
 
     def read(self, blob: Blob, /) -> Reading:
-        return source_text(blob, "lines").reading(self, blob)
+        found = source_text(blob, "lines")
+        if "\x1b" in found.text:
+            found = found.but(text=_TERMINAL.sub("", found.text))
+        return found.reading(self, blob)
 
     @property
     def undivided(self) -> int:

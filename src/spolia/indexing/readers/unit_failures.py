@@ -1,7 +1,7 @@
 """Units of a file that fail: a page, shape, sheet, cell, note, picture, attachment or part never costs the file."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from spolia.errors import DocumentError, EncryptedDocument, ReaderDied, SpoliaError, UnsafeDocument
 
@@ -40,16 +40,29 @@ class UnitFailures:
         return bool(self._empty or self._plain)
 
     def attempt(
-        self, unit: str, read: Callable[[], Out], empty: Out, plain: Callable[[], Out] | None = None, *, place: str = ""
+        self,
+        unit: str,
+        read: Callable[[], Out],
+        empty: Any,
+        plain: Callable[[], Any] | None = None,
+        *,
+        place: str = "",
+        undo: Callable[[], object] = lambda: None,
     ) -> Out:
-        """Return what `read` gives; if it fails, what `plain` gives; else `empty`. `unit`: its kind, a singular.
-        `place`: its place in the file, for the warning."""
+        """Return what `read` gives; if it fails, what `plain` gives; else `empty`.
+
+        Args:
+            unit: its kind, a singular.
+            place: its place in the file, for the warning.
+            undo: takes back what `read` did before it failed.
+        """
         try:
             return read()
         except Exception as error:
             if not _concerns_unit(error):
                 raise
             failure = UnitFailure(place, _reason(error))
+        undo()
         if plain is not None:
             try:
                 text = plain()
@@ -59,9 +72,15 @@ class UnitFailures:
             else:
                 if text:
                     self._plain.setdefault(unit, []).append(failure)
-                    return text
+                    return cast(Out, text)
         self._empty.setdefault(unit, []).append(failure)
-        return empty
+        return cast(Out, empty)
+
+    def include(self, other: "UnitFailures") -> None:
+        """Add the failures of a part of the file that was read apart."""
+        for mine, theirs in ((self._empty, other._empty), (self._plain, other._plain)):
+            for unit, failures in theirs.items():
+                mine.setdefault(unit, []).extend(failures)
 
     def dropped(self) -> dict[str, int]:
         """Numbers of the units that are empty, by kind, for `Reading.dropped`."""

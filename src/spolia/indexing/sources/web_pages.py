@@ -17,7 +17,7 @@ from spolia.egress.download import Fetched
 from spolia.egress.retry import pause
 from spolia.errors import SourceError
 from spolia.indexing.readers.html import DEEPEST, depth_of, flat
-from spolia.indexing.readers.reader import FileReader, reader_of
+from spolia.indexing.readers.reader import FileReader, for_web, reader_of
 from spolia.indexing.readers.safe_xml import characters, events
 from spolia.indexing.sources.source import LONGEST_URI
 from spolia.types import Value, kept
@@ -162,7 +162,13 @@ def media_type(found: Fetched) -> tuple[str, str]:
 
 
 def page_reader(found: Fetched, readers: Mapping[str, FileReader]) -> FileReader | None:
-    """The reader of a page: by the media type that the server names, else by the page's name."""
+    """The reader of a page: by the media type that the server names, else by the page's name. Of HTML, which is mostly
+    menus and banners on the web, it reads the main content."""
+    reader = _typed_reader(found, readers)
+    return for_web(reader) if reader is not None else None
+
+
+def _typed_reader(found: Fetched, readers: Mapping[str, FileReader]) -> FileReader | None:
     kind, _ = media_type(found)
     name = urlsplit(found.url).path.rpartition("/")[2] or "index"
     by_name = reader_of(name, readers)

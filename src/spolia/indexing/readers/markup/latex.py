@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.reader import Blob, Reading, title_of
+from spolia.indexing.readers.source_structure import Structure, structured
 from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Region, Value
 
@@ -75,18 +76,15 @@ class LatexReader(Value):
     suffixes = (".tex", ".latex", ".ltx")
 
     def read(self, blob: Blob, /) -> Reading:
-        found = source_text(blob)
-        noted = _Noted()
-        noted.read(found.text)
-        return found.reading(
-            self,
-            blob,
-            title=noted.said.get("title") or title_of(noted.headings),
-            headings=noted.headings,
-            regions=noted.regions,
-            meta=fields(author=noted.said.get("author", "").split(";"), date=noted.said.get("date")),
-            dropped=noted.dropped,
-        )
+        return structured(source_text(blob), self, blob, _structure)
+
+
+def _structure(text: str) -> Structure:
+    noted = _Noted()
+    noted.read(text)
+    title = noted.said.get("title") or title_of(noted.headings)
+    meta = fields(author=noted.said.get("author", "").split(";"), date=noted.said.get("date"))
+    return Structure(title, noted.headings, noted.regions, meta, noted.dropped)
 
 
 @dataclass(frozen=True)

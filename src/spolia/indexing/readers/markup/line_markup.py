@@ -1,4 +1,4 @@
-"""AsciiDoc and reStructuredText, read line by line; the text is the source itself.
+"""AsciiDoc, reStructuredText and Org mode, read line by line; the text is the source itself.
 
 https://docs.asciidoctor.org/asciidoc/latest/, https://docutils.sourceforge.io/docs/ref/rst/restructuredtext.html
 """
@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spolia.indexing.readers.file_metadata import fields, split
 from spolia.indexing.readers.reader import Blob, Reading, title_of
+from spolia.indexing.readers.source_structure import Structure, structured
 from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Region, Value
 
@@ -88,16 +89,18 @@ class AsciiDocReader(Value):
     suffixes = (".adoc", ".asciidoc", ".asc")
 
     def read(self, blob: Blob, /) -> Reading:
-        found = source_text(blob)
-        lines = lines_of(found.text)
-        noted = list(_noted(lines))
-        headings = [one for one in noted if isinstance(one, Heading)]
-        regions = [one for one in noted if isinstance(one, Region)]
-        attributes = (_ATTRIBUTE.fullmatch(line.text) for line in lines[:_HEAD])
-        named = [attribute.groups() for attribute in attributes if attribute]
-        said = {_NAMES.get(name, name): split(words) if name == "keywords" else words for name, words in named}
-        title, meta = title_of(headings), fields(**said)
-        return found.reading(self, blob, title=title, headings=headings, regions=regions, meta=meta)
+        return structured(source_text(blob), self, blob, _asciidoc)
+
+
+def _asciidoc(text: str) -> Structure:
+    lines = lines_of(text)
+    noted = list(_noted(lines))
+    headings = [one for one in noted if isinstance(one, Heading)]
+    regions = [one for one in noted if isinstance(one, Region)]
+    attributes = (_ATTRIBUTE.fullmatch(line.text) for line in lines[:_HEAD])
+    named = [attribute.groups() for attribute in attributes if attribute]
+    said = {_NAMES.get(name, name): split(words) if name == "keywords" else words for name, words in named}
+    return Structure(title_of(headings), headings, regions, fields(**said))
 
 
 def _noted(lines: Sequence[SourceLine]) -> Iterator[Heading | Region]:
@@ -186,13 +189,15 @@ class RstReader(Value):
     suffixes = (".rst", ".rest")
 
     def read(self, blob: Blob, /) -> Reading:
-        found = source_text(blob)
-        lines = lines_of(found.text)
-        headings = tuple(_headings(lines))
-        named = [one for line in lines[:_HEAD] if (one := _FIELD.match(line.text))]
-        meta = fields(**{one[1].lower().replace("authors", "author"): one[2] for one in named})
-        title = title_of(headings)
-        return found.reading(self, blob, title=title, headings=headings, regions=_regions(lines), meta=meta)
+        return structured(source_text(blob), self, blob, _rst)
+
+
+def _rst(text: str) -> Structure:
+    lines = lines_of(text)
+    headings = tuple(_headings(lines))
+    named = [one for line in lines[:_HEAD] if (one := _FIELD.match(line.text))]
+    meta = fields(**{one[1].lower().replace("authors", "author"): one[2] for one in named})
+    return Structure(title_of(headings), headings, _regions(lines), meta)
 
 
 def _headings(lines: Sequence[SourceLine]) -> Iterator[Heading]:
@@ -284,3 +289,58 @@ def _simple_rows(lines: Sequence[SourceLine]) -> list[list[str]]:
                 rows.append([])
             rows[-1].append(parts)  # an empty first column goes on with the row above
     return [_joined(row) for row in rows]
+
+
+_ORG_HEADING = re.compile(r"(\*{1,9})[ \t]+(?:(?:TODO|DONE)[ \t]+)?(?:\[#[A-Z]\][ \t]+)?(\S.*?)(?:[ \t]+:[\w@#%:]+:)?")
+_ORG_FIELD = re.compile(r"#\+(title|author|date|language|keywords|description):[ \t]+(.+)", re.IGNORECASE)
+_ORG_BLOCK = re.compile(r"[ \t]*#\+begin_(src|example)\b[ \t]*(\S*).*", re.IGNORECASE)
+_ORG_END = re.compile(r"[ \t]*#\+end_(src|example)\b.*", re.IGNORECASE)
+_ORG_RULE = re.compile(r"\|[-+|]+")
+
+
+@dataclass(frozen=True)
+class OrgReader(Value):
+    """Reads Org mode. Source: https://orgmode.org/worg/org-syntax.html
+
+    >>> text = b"#+TITLE: Stones\\n* TODO Old ones :wall:\\n| stone | t |\\n|-------+---|\\n| basalt | 3 |\\n"
+    >>> document = OrgReader().read(Blob("a.org", text)).document
+    >>> document.title, document.headings[0].text, document.regions[0].rows
+    ('Stones', 'Old ones', (('stone', 't'), ('basalt', '3')))
+    """
+
+    name = "org"
+    version = 1
+    media_type = "text/org"
+    suffixes = (".org",)
+
+    def read(self, blob: Blob, /) -> Reading:
+        return structured(source_text(blob), self, blob, _org)
+
+
+def _org(text: str) -> Structure:
+    lines = lines_of(text)
+    noted = list(_org_parts(lines))
+    headings = [one for one in noted if isinstance(one, Heading)]
+    named = [one for line in lines[:_HEAD] if (one := _ORG_FIELD.fullmatch(line.text))]
+    said: dict[str, Any] = {one[1].lower(): one[2] for one in named}
+    title = said.pop("title", "") or title_of(headings)
+    meta = fields(**said | {"keywords": split(said.get("keywords"))})
+    return Structure(title, headings, [one for one in noted if isinstance(one, Region)], meta)
+
+
+def _org_parts(lines: Sequence[SourceLine]) -> Iterator[Heading | Region]:
+    at = 0
+    while at < len(lines):
+        line, end = lines[at], at + 1
+        if heading := _ORG_HEADING.fullmatch(line.text):
+            yield Heading(line.start, len(heading[1]), " ".join(heading[2].split()))
+        elif block := _ORG_BLOCK.fullmatch(line.text):
+            ends = (number for number in range(at + 1, len(lines)) if _ORG_END.fullmatch(lines[number].text))
+            end = next(ends, at) + 1
+            yield from region("code", lines[at:end], caption=block[2]) if end > at + 1 else ()
+        elif line.text.lstrip().startswith("|"):
+            rest = range(at, len(lines))
+            end = next((number for number in rest if not lines[number].text.lstrip().startswith("|")), len(lines))
+            rows = [cells(row.text) for row in lines[at:end] if not _ORG_RULE.fullmatch(row.text.strip())]
+            yield from region("table", lines[at:end], rows)
+        at = end

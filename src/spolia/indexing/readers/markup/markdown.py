@@ -10,12 +10,14 @@ Headings follow CommonMark 0.31 (ATX and setext), except that a setext heading i
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.markup.line_markup import SourceLine, cells, lines_of, region
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading, title_of
+from spolia.indexing.readers.source_structure import Structure, structured
 from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Meta, Region, Value
 
@@ -50,20 +52,19 @@ class MarkdownReader(Value):
     suffixes = (".md", ".markdown", ".mdown", ".mkd")
 
     def read(self, blob: Blob, /) -> Reading:
-        found = source_text(blob)
-        front = _FRONT_MATTER.match(found.text)
-        start = front.end() if front else 0
-        headings = tuple(headings_of(found.text, start))
-        said, warnings = _front(front[0]) if front else ({}, ())
-        pictures = Linked(blob.uri)
-        regions, beside = pictures.told(with_pictures(found.text, start, regions_of(found.text, start)))
-        title = " ".join(str(said.get("title") or title_of(headings)).split())
-        dropped = {"pictures": pictures.elsewhere}
-        reading = found.reading(
-            self, blob, title=title, headings=headings, regions=regions, meta=_meta(said), dropped=dropped
-        )
-        images = tuple(pictures.images.values())
-        return reading.but(images=images, beside=beside, warnings=(*found.warnings, *warnings))
+        return structured(source_text(blob), self, blob, partial(_noted, blob.uri))
+
+
+def _noted(uri: str, text: str) -> Structure:
+    front = _FRONT_MATTER.match(text)
+    start = front.end() if front else 0
+    headings = tuple(headings_of(text, start))
+    said, warnings = _front(front[0]) if front else ({}, ())
+    pictures = Linked(uri)
+    regions, beside = pictures.told(with_pictures(text, start, regions_of(text, start)))
+    title = " ".join(str(said.get("title") or title_of(headings)).split())
+    dropped = {"pictures": pictures.elsewhere}
+    return Structure(title, headings, regions, _meta(said), dropped, pictures.images.values(), beside, warnings)
 
 
 def _front(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.source_structure import Structure, structured
 from spolia.indexing.readers.text import decoded
 from spolia.types import Heading, Value
 
@@ -54,10 +55,13 @@ class CodeReader(Value):
     suffixes = tuple(LANGUAGES)
 
     def read(self, blob: Blob, /) -> Reading:
-        found = decoded(blob.data, blob.uri)
         language = LANGUAGES.get(blob.uri[blob.uri.rfind(".") :].lower(), "")
-        headings = () if language in _LITERAL else _definitions(found.text)
-        return found.reading(self, blob, headings=headings, meta=fields(programming_language=language))
+
+        def note(text: str) -> Structure:
+            headings = () if language in _LITERAL else _definitions(text)
+            return Structure(headings=headings, meta=fields(programming_language=language))
+
+        return structured(decoded(blob.data, blob.uri), self, blob, note)
 
 
 def _definitions(text: str) -> Iterator[Heading]:

@@ -4,34 +4,34 @@ python-docx opens the package and knows the styles. The text is walked here, bec
 controls, text boxes and tracked insertions.
 """
 
-import io
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spolia.errors import installed
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
+from spolia.indexing.readers.office.docx_numbers import BULLET, Numbering
 from spolia.indexing.readers.office.docx_visibility import Hiding
+from spolia.indexing.readers.office.drawing_ml import CX, DIAGRAM, A, C, M, R, choose, write_chart, write_diagram
+from spolia.indexing.readers.office.mending import xml_root
 from spolia.indexing.readers.office.omml import latex
-from spolia.indexing.readers.office.package import package, properties
+from spolia.indexing.readers.office.package import package_bytes, properties, read_package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
-_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _WP = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _V = "{urn:schemas-microsoft-com:vml}"
-_TEXT = frozenset([f"{_W}t", f"{_M}t"])
-_SKIPPED = frozenset([f"{_W}del", f"{_W}moveFrom", f"{_MC}Fallback", f"{_W}instrText", f"{_W}delText"])
+_TEXT = frozenset([f"{_W}t", f"{M}t"])
+_SKIPPED = frozenset([f"{_W}del", f"{_W}moveFrom", f"{_W}instrText", f"{_W}delText"])
 _AS_TEXT = {f"{_W}tab": " ", f"{_W}noBreakHyphen": "\u2011", f"{_W}cr": "\n", f"{_W}br": "\n"}
 _NOTES = {
     f"{_W}footnoteReference": "footnotes", f"{_W}endnoteReference": "endnotes", f"{_W}commentReference": "comments",
 }  # fmt: skip
-_DROPPED = {"/embeddings/": "embedded objects", "/charts/chart": "charts", "/diagrams/data": "diagrams"}
+_UNITS = {f"{C}chart": "chart", f"{CX}chart": "chart", f"{DIAGRAM}relIds": "diagram"}
 _MAIN = "application/vnd.{}.main+xml"
 _KINDS = (
     "ms-word.document.macroEnabled",
@@ -44,13 +44,14 @@ _KINDS = (
 class DocxReader(Value):
     """Reads DOCX, also with macros, which are not run, and templates.
 
-    Tables and pictures are regions; footnotes, endnotes and comments, under their author's name, stand below the
-    paragraph that refers to them. Headers, footers, embedded objects and macros are counted as dropped; hidden
-    text, also by its style, and deletions that are tracked are left out.
+    Tables, the values of charts and pictures are regions; headings and list items keep the numbers that Word shows;
+    footnotes, endnotes and comments, under their author's name, stand below the paragraph that refers to them. Headers,
+    footers, embedded objects and macros are counted as dropped; hidden text, also by its style, and deletions that are
+    tracked are left out.
     """
 
     name = "docx"
-    version = 5
+    version = 6
     media_type = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     suffixes = (".docx", ".docm", ".dotx", ".dotm")
     apart = True
@@ -58,24 +59,27 @@ class DocxReader(Value):
     def read(self, blob: Blob, /) -> Reading:
         with installed("office", "python-docx", f"Reading {blob.uri}"):
             import docx  # noqa: F401
-        with package(blob, "DOCX", "word/") as archive:
-            main = _main_part(blob)
-            writing = _Writing(blob, main)
-            writing.blocks(main.element.body)
-            layout = writing.layout
-            title, meta = properties(archive)
-            dropped = _dropped(main, len(writing.notes["comments"].keys() - writing.read))
+        return read_package(blob, "DOCX", "word/", partial(self._read, blob))
+
+    def _read(self, blob: Blob, archive: zipfile.ZipFile) -> Reading:
+        main = _main_part(archive)
+        writing = _Writing(blob, main)
+        choose(main.element)
+        writing.blocks(main.element.body)
+        layout = writing.layout
+        title, meta = layout.failures.attempt("metadata part", lambda: properties(archive), ("", ()))
+        dropped = _dropped(main, len(writing.notes["comments"].keys() - writing.read)) + writing.dropped
         return layout.reading(self, blob, title=title or layout.title, meta=meta, dropped=dropped)
 
 
-def _main_part(blob: Blob) -> Any:
+def _main_part(archive: zipfile.ZipFile) -> Any:
     from docx.opc.part import PartFactory
     from docx.package import Package
     from docx.parts.document import DocumentPart
 
     for kind in _KINDS:  # it reads templates and documents with macros once it knows their types
         PartFactory.part_type_for.setdefault(_MAIN.format(kind), DocumentPart)
-    found = Package.open(io.BytesIO(blob.data)).main_document_part
+    found = Package.open(package_bytes(archive)).main_document_part
     if not isinstance(found, DocumentPart):
         raise ValueError(f"its main part is of type {found.content_type}")
     return found
@@ -85,41 +89,49 @@ class _Writing:
     def __init__(self, blob: Blob, main: Any) -> None:
         self.blob, self.main = blob, main
         self.layout = Layout()
-        self.levels = _heading_levels(main)
-        self.hides = Hiding(main.styles.element)
-        self.notes = {kind: _notes(main, kind) for kind in _NOTES.values()}
+        self.dropped: Counter[str] = Counter()
+        attempt = self.layout.failures.attempt
+        styles = attempt("part", lambda: main.styles.element, None)
+        self.levels = attempt("part", lambda: _heading_levels(styles), {})
+        self.hides = attempt("part", lambda: Hiding(styles), lambda run: False)
+        self.numbering = attempt("part", lambda: Numbering(_numbering(main), styles), Numbering(None, None))
+        self.notes = {kind: attempt("part", partial(_notes, main, kind), {}) for kind in _NOTES.values()}
         self.read: set[str] = set()  # comments that something refers to, by id
 
     def blocks(self, container: Any) -> None:
         """The blocks of a body or a content control. The parser has rejected XML that is nested too deep."""
         for block in container:
             if block.tag == f"{_W}p":
-                self._paragraph(block)
+                self.layout.attempt("paragraph", partial(self._paragraph, block), partial(_all_text, block))
             elif block.tag == f"{_W}tbl":
-                self.layout.table(list(self._row(row)) for row in block.iter(f"{_W}tr"))
-                self._pictures(block)
-                self.layout.write_notes()
+                self.layout.attempt("table", partial(self._table, block), partial(_all_text, block))
             elif block.tag not in _SKIPPED and block.tag != f"{_W}sectPr":
                 self.blocks(block)
 
+    def _table(self, table: Any) -> None:
+        self.layout.table(list(self._row(row)) for row in table.iter(f"{_W}tr"))
+        self._drawings(table)
+        self.layout.write_notes()
+
     def _paragraph(self, paragraph: Any) -> None:
         level = _level(paragraph, self.levels)
-        listed = paragraph.find(f"{_W}pPr/{_W}numPr") is not None and not level
+        label = self.numbering.label(paragraph)
+        listed = bool(label) and not level
         layout = self.layout
         layout.gap(LINE if listed else BLANK_LINE)
         if level:
             layout.open_heading()
         words = "".join(self._words(paragraph))
-        if listed and words.strip():
-            layout.write("- ", exactly=True)
-        formula = layout.mark() if paragraph.find(f"{_M}oMathPara") is not None else None
+        if words.strip() and label and not (level and label == BULLET):
+            layout.write(f"{label} ", exactly=True)
+        formula = layout.mark() if paragraph.find(f"{M}oMathPara") is not None else None
         layout.write(words)
         if formula:
             layout.region("formula", formula)
         if level:
             layout.close_heading(level)
         layout.gap(LINE if listed else BLANK_LINE)
-        self._pictures(paragraph)
+        self._drawings(paragraph)
         layout.write_notes()
 
     def _words(self, element: Any) -> Iterator[str]:
@@ -133,7 +145,7 @@ class _Writing:
             elif child.tag == f"{_W}p":  # in a text box
                 yield "\n"
                 yield from self._words(child)
-            elif child.tag == f"{_M}oMath":
+            elif child.tag == f"{M}oMath":
                 formula = latex(child, lambda one: one.tag in _SKIPPED or self.hides(one))
                 yield f"${formula}$" if formula else ""
             elif child.tag not in _SKIPPED and not self.hides(child):
@@ -156,19 +168,45 @@ class _Writing:
                 span = cell.find(f"{_W}tcPr/{_W}gridSpan")
                 yield from [""] * min(62, int(span.get(f"{_W}val") or 1) - 1 if span is not None else 0)
 
-    def _pictures(self, block: Any) -> None:
-        for drawing in block.iter(f"{_A}blip", f"{_V}imagedata"):
-            if any(found.tag in _SKIPPED or self.hides(found) for found in drawing.iterancestors()):
-                continue
-            part = self.main.related_parts.get(drawing.get(f"{_R}embed") or drawing.get(f"{_R}id") or "")
-            if part is None or not getattr(part, "content_type", "").startswith("image/"):
-                continue
-            image = Blob(f"{self.blob.uri}{part.partname}", part.blob)
-            self.layout.images.setdefault(image.content_hash, image)
-            mark, said = self.layout.mark(), _description(drawing)
-            self.layout.write(said)
-            self.layout.region("image", mark, image=image.content_hash, caption=said)
-            self.layout.gap(BLANK_LINE)
+    def _drawings(self, block: Any) -> None:
+        """The pictures, charts and diagrams in a block."""
+        for drawing in block.iter(f"{A}blip", f"{_V}imagedata", f"{C}chart", f"{CX}chart", f"{DIAGRAM}relIds"):
+            if not any(found.tag in _SKIPPED or self.hides(found) for found in drawing.iterancestors()):
+                self.layout.attempt(_UNITS.get(drawing.tag, "picture"), partial(self._drawing, drawing))
+
+    def _drawing(self, drawing: Any) -> None:
+        if drawing.tag == f"{DIAGRAM}relIds":
+            write_diagram(self.layout, self._related(drawing.get(f"{R}dm")))
+        elif drawing.tag in _UNITS:
+            write_chart(self.layout, self._related(drawing.get(f"{R}id")))
+        else:
+            self._picture(drawing)
+
+    def _related(self, id: str) -> Any:
+        return xml_root(self.main.related_parts[id].blob)
+
+    def _picture(self, drawing: Any) -> None:
+        part = self.main.related_parts.get(drawing.get(f"{R}embed") or drawing.get(f"{R}id") or "")
+        if part is None or not getattr(part, "content_type", "").startswith("image/"):
+            self.dropped["pictures"] += 1
+            return
+        image = Blob(f"{self.blob.uri}{part.partname}", part.blob)
+        self.layout.images.setdefault(image.content_hash, image)
+        mark, said = self.layout.mark(), _description(drawing)
+        self.layout.write(said)
+        self.layout.region("image", mark, image=image.content_hash, caption=said)
+        self.layout.gap(BLANK_LINE)
+
+
+def _all_text(block: Any) -> str:
+    """Every text in a block that is not deleted, a line for each paragraph."""
+    return "\n".join("".join(run.text or "" for run in one.iter(*_TEXT)) for one in block.iter(f"{_W}p"))
+
+
+def _numbering(main: Any) -> Any:
+    """The element of the part with the numbers of lists; None where the document has none."""
+    parts = (relation for relation in main.rels.values() if relation.reltype.endswith("/numbering"))
+    return next((xml_root(part.target_part.blob) for part in parts if not part.is_external), None)
 
 
 def _description(drawing: Any) -> str:
@@ -181,10 +219,10 @@ def _description(drawing: Any) -> str:
     return ""
 
 
-def _heading_levels(main: Any) -> dict[str, int]:
+def _heading_levels(styles: Any) -> dict[str, int]:
     """Level of the headings that a paragraph style makes, by the style's id; what it inherits counts too."""
     found: dict[str, int] = {}
-    for style in main.styles.element.findall(f"{_W}style"):
+    for style in styles.findall(f"{_W}style"):
         id, label = style.get(f"{_W}styleId") or "", _value(style, "name").lower()
         level, based = style.find(f"{_W}pPr/{_W}outlineLvl"), _value(style, "basedOn")
         if label == "title":
@@ -214,11 +252,10 @@ def _level(paragraph: Any, levels: dict[str, int]) -> int:
 
 def _notes(main: Any, kind: str) -> dict[str, Any]:
     """Footnotes, endnotes or comments by id, without the lines that separate them from the text."""
-    from docx.oxml import parse_xml
-
     for relation in main.rels.values():
         if relation.reltype.endswith(f"/{kind}") and not relation.is_external:
-            root = parse_xml(relation.target_part.blob)
+            root = xml_root(relation.target_part.blob)
+            choose(root)
             return {note.get(f"{_W}id") or "": note for note in root if note.get(f"{_W}type") is None}
     return {}
 
@@ -231,6 +268,6 @@ def _dropped(main: Any, comments: int) -> Counter[str]:
             found["macros"] = 1
         elif "/header" in name or "/footer" in name:
             found["headers and footers"] += b"<w:t" in part.blob
-        else:
-            found.update(what for where, what in _DROPPED.items() if where in name and not name.endswith(".rels"))
+        elif "/embeddings/" in name and not name.endswith((".rels", ".xlsx")):  # a sheet is the data of a chart
+            found["embedded objects"] += 1
     return found

@@ -2,8 +2,9 @@
 
 import posixpath
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
@@ -11,7 +12,7 @@ from xml.etree.ElementTree import Element
 from spolia.errors import DocumentError, EncryptedDocument
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
-from spolia.indexing.readers.office.package import metadata_of, package
+from spolia.indexing.readers.office.package import metadata_of, read_package
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import characters, tree
@@ -32,32 +33,37 @@ class EpubReader(Value):
     """
 
     name = "epub"
-    version = 2
+    version = 3
     media_type = "application/epub+zip"
     suffixes = (".epub",)
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        with package(blob, "EPUB", "META-INF/container.xml") as archive:
-            book = _Book.of(blob, archive)
-            _refuse_locked(blob, archive, book)
-            stated = (one for one in book.root.iter() if one.tag.startswith(_DUBLIN_CORE))
-            title, meta = metadata_of(stated, _META)
-            labels = _labels(archive, book)
-            pictures = _Pictures(blob, archive, book)
-            whole = Layout()
-            for chapter in _chapters(archive, book, labels, pictures):
-                whole.append(chapter)
+        return read_package(blob, "EPUB", "META-INF/container.xml", partial(self._read, blob))
+
+    def _read(self, blob: Blob, archive: zipfile.ZipFile) -> Reading:
+        book = _Book.of(blob, archive)
+        _refuse_locked(blob, archive, book)
+        whole = Layout()
+        attempt = whole.failures.attempt
+        stated = (one for one in book.root.iter() if one.tag.startswith(_DUBLIN_CORE))
+        title, meta = attempt("metadata part", lambda: metadata_of(stated, _META), ("", ()))
+        labels = attempt("part", lambda: _labels(archive, book), {})
+        pictures = _Pictures(blob, archive, book)
+        for path in dict.fromkeys(book.spine):
+            whole.attempt("chapter", partial(_write, whole, archive, path, labels, pictures))
         whole.images = pictures.images
         return whole.reading(self, blob, title=title, meta=meta, dropped={"pictures": len(pictures.unread)})
 
 
 class _Book(NamedTuple):
-    """The package document: its elements, its files by id (path, media type), the paths of the chapters in order."""
+    """The package document: its elements, its files by id (path, media type), the paths of the chapters in order, and
+    the path of the table of contents that EPUB 3 has."""
 
     root: Element
     items: dict[str, tuple[str, str]]
     spine: list[str]
+    toc: str
 
     @classmethod
     def of(cls, blob: Blob, archive: zipfile.ZipFile) -> "_Book":
@@ -76,7 +82,10 @@ class _Book(NamedTuple):
             for one in root.iter()
             if _tag(one) == "itemref" and items.get(one.get("idref") or "", ("", ""))[1] in _CHAPTERS
         ]
-        return cls(root, items, spine)
+        contents = (
+            items[one.get("id") or ""][0] for one in root.iter() if "nav" in (one.get("properties") or "").split()
+        )
+        return cls(root, items, spine, next(contents, ""))
 
 
 class _Pictures(Linked):
@@ -122,20 +131,18 @@ def _labels(archive: zipfile.ZipFile, book: _Book) -> dict[str, str]:
                     words = "".join(one.text or "" for one in point.iterfind("./{*}navLabel/{*}text"))
                     source = next((one.get("src") or "" for one in point if _tag(one) == "content"), "")
                     found.setdefault(_path(path, source), " ".join(words.split()))
+    if book.toc in names:
+        for link in tree(archive.read(book.toc), book.toc).iter():
+            if _tag(link) == "a" and link.get("href"):
+                found.setdefault(_path(book.toc, link.get("href") or ""), " ".join("".join(link.itertext()).split()))
     return found
 
 
-def _chapters(archive: zipfile.ZipFile, book: _Book, labels: dict[str, str], pictures: _Pictures) -> Iterator[Layout]:
-    names = set(archive.namelist())
-    for path in dict.fromkeys(book.spine):
-        if path not in names:
-            continue
-        pictures.chapter = path
-        layout, _ = content_of(characters(archive.read(path), path).text)
-        layout.regions = list(pictures.shown(layout.regions))
-        if not layout.headings and (label := labels.get(path)) and len(layout):
-            body, layout = layout, Layout()
-            layout.heading(label, 1)
-            layout.append(body)
-        if len(layout):
-            yield layout
+def _write(whole: Layout, archive: zipfile.ZipFile, path: str, labels: Mapping[str, str], pictures: _Pictures) -> None:
+    """Write a chapter, with its title in the table of contents where it has none of its own."""
+    pictures.chapter = path
+    layout = content_of(characters(archive.read(path), path).text)
+    layout.regions = list(pictures.shown(layout.regions))
+    if not layout.headings and (label := labels.get(path)) and len(layout):
+        whole.heading(label, 1)
+    whole.append(layout)

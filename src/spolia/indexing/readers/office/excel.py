@@ -4,19 +4,30 @@ import io
 import re
 import struct
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 from spolia.errors import DocumentError, installed
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, Layout
-from spolia.indexing.readers.office.package import left_out, locked, package, properties, told_as_damage
-from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading, counted
-from spolia.types import Value
+from spolia.indexing.readers.office.number_formats import plain, shown
+from spolia.indexing.readers.office.package import (
+    left_out,
+    locked,
+    package_bytes,
+    properties,
+    read_package,
+    told_as_damage,
+)
+from spolia.indexing.readers.office.sheet_styles import ERRORS, NO_STYLES, SheetStyles, sheet_styles
+from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading
+from spolia.types import Meta, Value
 
 _FAT_IN_HEADER, _HEADER, _ENTRY, _NAME, _START = 76, 512, 128, 64, 116
 _NO_SECTOR = 0xFFFFFFFA
@@ -149,12 +160,13 @@ class XlsxReader(Value):
     """Reads XLSX, also with macros, which are not run, and XLS.
 
     A sheet is a page that begins with its name as heading. Rows without a gap are a table, those of a single column
-    paragraphs. A formula counts as the value that it had when the file was saved. Hidden sheets are pages without
+    paragraphs. Cells are read as Excel shows them, by their formats; a formula counts as the value that it had when the
+    file was saved, and one without is counted as dropped. Hidden sheets are pages without
     text, and a warning says how many there are. Pictures, charts, comments and macros are counted as dropped.
     """
 
     name = "xlsx"
-    version = 2
+    version = 3
     media_type = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     suffixes = (".xlsx", ".xlsm", ".xltx", ".xls")
     apart = True
@@ -166,19 +178,33 @@ class XlsxReader(Value):
             with told_as_damage(blob, "XLS"):
                 _refuse_cells(blob, "the sheets", cells_of(blob.data))
                 try:
-                    return self._read(blob, python_calamine)
+                    return self._read(blob, io.BytesIO(blob.data), Layout(), {})
                 except python_calamine.PasswordError as error:
                     raise locked(blob) from error
-        with package(blob, "XLSX", "xl/") as archive:
-            _refuse_wide(blob, archive)
-            reading = self._read(blob, python_calamine)
-            title, meta = properties(archive)
-            document = reading.document.but(title=title, meta=meta + reading.document.meta)
-            return reading.but(document=document, dropped=counted(_dropped(archive.namelist())))
+        return read_package(blob, "XLSX", "xl/", partial(self._read_package, blob))
 
-    def _read(self, blob: Blob, calamine: Any) -> Reading:
-        layout, pages, empty = Layout(), list[int](), list[int]()
-        with _raised(), calamine.CalamineWorkbook.from_filelike(io.BytesIO(blob.data)) as book:
+    def _read_package(self, blob: Blob, archive: zipfile.ZipFile) -> Reading:
+        _refuse_wide(blob, archive)
+        layout = Layout()
+        styles = layout.failures.attempt("part", lambda: sheet_styles(archive), {})
+        title, meta = layout.failures.attempt("metadata part", lambda: properties(archive), ("", ()))
+        dropped = _dropped(archive.namelist(), sum(one.unsaved for one in styles.values()))
+        return self._read(blob, package_bytes(archive), layout, styles, title, meta, dropped)
+
+    def _read(
+        self,
+        blob: Blob,
+        file: io.BytesIO,
+        layout: Layout,
+        styles: Mapping[str, SheetStyles],
+        title: str = "",
+        meta: Meta = (),
+        dropped: Mapping[str, int] = MappingProxyType({}),
+    ) -> Reading:
+        import python_calamine as calamine
+
+        pages, empty = list[int](), list[int]()
+        with _raised(), calamine.CalamineWorkbook.from_filelike(file) as book:
             sheets = [sheet for sheet in book.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
             shown = [sheet.name for sheet in sheets if sheet.visible == calamine.SheetVisibleEnum.Visible]
             for name in (sheet.name for sheet in sheets):
@@ -189,10 +215,20 @@ class XlsxReader(Value):
                 mark = layout.mark()
                 layout.heading(name, 1)
                 pages.append(mark.start)
-                if not write_sheet(layout, _rows(book.get_sheet_by_name(name)), name):
+                before = len(layout)
+                layout.attempt("sheet", partial(_write, layout, book, name, styles.get(name, NO_STYLES)))
+                if len(layout) == before:
                     empty.append(len(pages))
         warnings = left_out(len(sheets) - len(shown), "sheet")
-        return layout.reading(self, blob, pages=pages, meta=fields(sheet=shown), empty_pages=empty, warnings=warnings)
+        meta += fields(sheet=shown)
+        return layout.reading(
+            self, blob, title=title, pages=pages, meta=meta, empty_pages=empty, dropped=dropped, warnings=warnings
+        )
+
+
+def _write(layout: Layout, book: Any, name: str, styles: SheetStyles) -> None:
+    with _raised():
+        write_sheet(layout, _rows(book.get_sheet_by_name(name), styles), name)
 
 
 @contextmanager
@@ -206,19 +242,32 @@ def _raised() -> Iterator[None]:
         raise
 
 
-def _rows(sheet: Any) -> Iterator[list[str]]:
+def _rows(sheet: Any, styles: SheetStyles) -> Iterator[list[str]]:
     """The rows of a sheet; of an empty one, of which there may be very many, nothing is kept."""
-    return ([] if row == [""] * len(row) else [_said(cell) for cell in row] for row in sheet.iter_rows())
+    _, left = sheet.start or (0, 0)  # the library gives the empty rows above, and not the empty columns before
+    for at, row in enumerate(sheet.iter_rows()):
+        cells = styles.cells.get(at)
+        if cells is None:
+            yield [] if row == [""] * len(row) else [_said(cell) for cell in row]
+        else:
+            yield [cell_text(cell, cells[col]) if col in cells else _said(cell) for col, cell in enumerate(row, left)]
 
 
-def write_sheet(layout: Layout, rows: Iterable[Sequence[str]], name: str) -> bool:
-    """Write the tables of a sheet, which are its rows without a gap; whether there are any."""
-    found = False
+def cell_text(cell: object, code: str) -> str:
+    """A cell as its format shows it; an error cell, which the library leaves empty, has its name for a format."""
+    if code in ERRORS:
+        return code
+    if isinstance(cell, (float, date, time, timedelta)) and not isinstance(cell, bool):
+        with suppress(ValueError, ArithmeticError, LookupError):  # a format that is none shows the value
+            return shown(cell, code)
+    return _said(cell)
+
+
+def write_sheet(layout: Layout, rows: Iterable[Sequence[str]], name: str) -> None:
+    """Write the tables of a sheet, which are its rows without a gap."""
     for is_filled, block in groupby(rows, key=any):
         if is_filled:
-            found = True
             _write_block(layout, list(block), name)
-    return found
 
 
 def _write_block(layout: Layout, rows: Sequence[Sequence[str]], caption: str) -> None:
@@ -237,7 +286,7 @@ def _said(cell: object) -> str:
     if isinstance(cell, bool):
         return str(cell).upper()
     if isinstance(cell, float):
-        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else f"{cell:.15g}"
+        return plain(cell)
     if isinstance(cell, datetime):
         return cell.isoformat(" ") if cell.time() != time() else cell.date().isoformat()
     if isinstance(cell, (date, time, timedelta)):
@@ -287,6 +336,7 @@ def _number(letters: bytes | None) -> int:
     return found
 
 
-def _dropped(names: list[str]) -> dict[str, int]:
+def _dropped(names: list[str], unsaved: int) -> dict[str, int]:
     kinds = ("charts", "charts/chart"), ("comments", "comments"), ("macros", "vbaProject.bin"), ("pictures", "media/")
-    return {kind: sum(name.startswith(f"xl/{start}") for name in names) for kind, start in kinds}
+    found = {kind: sum(name.startswith(f"xl/{start}") for name in names) for kind, start in kinds}
+    return found | {"formulas without a saved value": unsaved}

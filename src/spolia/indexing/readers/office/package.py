@@ -2,15 +2,18 @@
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from xml.etree.ElementTree import Element
 
-from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
-from spolia.indexing.readers.archives import refuse_many
+from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError, UnsafeDocument
+from spolia.indexing.readers.archives import MEMBER_ERRORS, refuse_many
 from spolia.indexing.readers.file_metadata import fields, split
-from spolia.indexing.readers.reader import OLD_OFFICE, ZIP, Blob, signature_of
+from spolia.indexing.readers.office.mending import mended, transitional
+from spolia.indexing.readers.reader import OLD_OFFICE, ZIP, Blob, Reading, counted, signature_of
 from spolia.indexing.readers.safe_xml import tree
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Meta
 
 LARGEST_BYTES = 500_000_000
@@ -31,18 +34,38 @@ _KINDS = (
 )
 
 
-@contextmanager
-def package(blob: Blob, kind: str, needs: str) -> Iterator[zipfile.ZipFile]:
-    """The archive that a document is; any error while it is open is reported as damage of the document. `needs`:
-    how the name of a part begins that this kind of document has."""
+def read_package(blob: Blob, kind: str, needs: str, read: Callable[[zipfile.ZipFile], Reading]) -> Reading:
+    """Read the archive that a document is; an error is reported as damage of the document.
+
+    What fails is read once more from a copy that is mended: a part that is no XML, cannot be unpacked or does not exist
+    costs only itself, and is reported. `needs`: how the name of a part begins that this kind of document has.
+    """
     refuse_ole(blob, kind)
     with told_as_damage(blob, kind):
         with blob.open() as file:
             refuse_many(file, blob.uri, _MOST_PARTS)
-        with zipfile.ZipFile(io.BytesIO(blob.data)) as archive:
+        with zipfile.ZipFile(transitional(io.BytesIO(blob.data))) as archive:
             _refuse_other(blob, archive, kind, needs)
             _refuse_bomb(blob, archive)
-            yield archive
+            try:
+                return read(archive)
+            except (EncryptedDocument, UnsafeDocument, MissingExtra):
+                raise
+            except Exception:
+                failures = UnitFailures()
+                copy = mended(archive, failures)
+                if not failures:
+                    raise
+        with zipfile.ZipFile(copy) as archive:
+            reading = read(archive)
+    dropped = Counter(dict(reading.dropped)) + Counter(failures.dropped())
+    return reading.but(dropped=counted(dropped), warnings=reading.warnings + failures.warnings())
+
+
+def package_bytes(archive: zipfile.ZipFile) -> io.BytesIO:
+    """The bytes of an archive, for a library that opens them itself."""
+    assert isinstance(archive.fp, io.BytesIO)
+    return io.BytesIO(archive.fp.getvalue())
 
 
 @contextmanager
@@ -114,7 +137,7 @@ def _refuse_bomb(blob: Blob, archive: zipfile.ZipFile) -> None:
         raise _bomb(blob, stated, allowed)
     real = 0
     for part in parts:
-        with archive.open(part) as file:
+        with suppress(*MEMBER_ERRORS), archive.open(part) as file:  # a damaged part fails when it is read
             while piece := file.read(_PIECE):
                 real += len(piece)
                 if real > allowed:
@@ -122,7 +145,7 @@ def _refuse_bomb(blob: Blob, archive: zipfile.ZipFile) -> None:
 
 
 def _bomb(blob: Blob, size: int, allowed: int) -> DocumentError:
-    return DocumentError(
+    return UnsafeDocument(
         f"{blob.uri} would unpack from {len(blob.data)} to {size} bytes, more than the {allowed} that are allowed "
         "for its size: it may be made to fill the memory. Save it again, or split it."
     )

@@ -6,6 +6,7 @@ Rich Text Format Specification 1.9.1, Microsoft 2008.
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 
 from spolia.indexing.readers.file_metadata import fields, split
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
@@ -60,7 +61,8 @@ class RtfReader(Value):
         writing.run()
         layout = writing.layout
         title = " ".join(writing.said("title").split()) or layout.title
-        meta, warnings = writing.meta(), writing.warnings()
+        meta = layout.failures.attempt("metadata part", writing.meta, ())
+        warnings = writing.warnings()
         return layout.reading(self, blob, title=title, meta=meta, dropped=writing.dropped, warnings=warnings)
 
 
@@ -87,6 +89,7 @@ class _Writing:
         self.source = text
         self.layout = Layout()
         self.dropped: Counter[str] = Counter()
+        self._at = 0
         self._states: list[_State] = []
         self._state = _State()
         self._default = "cp1252"
@@ -105,9 +108,18 @@ class _Writing:
         self._rows: list[list[str]] = []
 
     def run(self) -> None:
-        at = 0
-        while token := _TOKEN.search(self.source, at):
-            at = token.end()
+        """Read all; a token that fails is left out, and those after it are read."""
+        before = -1
+        while before < self._at < len(self.source):
+            before = self._at
+            self.layout.failures.attempt("control word", self._tokens, None)
+        self._flush()
+        self._paragraph()
+        self._table()
+
+    def _tokens(self) -> None:
+        while token := _TOKEN.search(self.source, self._at):
+            self._at = token.end()
             if token["text"] is not None:
                 self._text(token["text"])
             elif token["hex"] is not None:
@@ -117,13 +129,11 @@ class _Writing:
             elif token["word"] is not None:
                 number = int(token["number"]) if token["number"] else None
                 if token["word"] == "bin":
-                    at += max(0, number or 0)
+                    self._at += max(0, number or 0)
                 self._word(token["word"], number)
             else:
                 self._sign(token["sign"])
-        self._flush()
-        self._paragraph()
-        self._table()
+        self._at = len(self.source)
 
     def said(self, name: str) -> str:
         return "".join(self._info.get(name, []))
@@ -268,9 +278,11 @@ class _Writing:
     def _paragraph(self) -> None:
         text = "".join(self._words).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         self._words.clear()
-        if not text.strip():
-            return
-        self._table()
+        if text.strip():
+            self._table()
+            self.layout.attempt("paragraph", partial(self._write, text), lambda: text)
+
+    def _write(self, text: str) -> None:
         if 0 < self._level <= 9:
             self.layout.heading(text, self._level)
             return
@@ -282,7 +294,8 @@ class _Writing:
         rows, self._rows = [*self._rows, *([self._cells] if self._cells else [])], []
         self._cells = []
         if rows:
-            self.layout.table(rows)
+            plain = "\n".join(" ".join(row) for row in rows)
+            self.layout.attempt("table", partial(self.layout.table, rows), lambda: plain)
 
 
 def rtf_text(data: bytes) -> str:

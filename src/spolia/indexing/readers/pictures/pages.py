@@ -125,11 +125,12 @@ def reading_of(reader: "ImageReader", blob: Blob) -> Reading:
     with opened(blob) as image:
         kind, scale = str(image.format), _POINTS / dpi_of(image)
         width, height = (side * scale for side in image.size)
-        description = description_of(image)
-        found = [
-            failures.attempt("page", partial(_recognised, reader.ocr, page), _UNREADABLE, place=f"page {number}")
-            for number, page in enumerate(pages_of(image, blob), 1)
-        ]
+        description = failures.attempt("description", lambda: description_of(image), "")
+        found, following = list[Recognised](), partial(next, pages_of(image, blob), None)
+        while (page := failures.attempt("page", following, _UNREADABLE)) is not None:
+            read = partial(_recognised, reader.ocr, page)
+            place = f"page {len(found) + 1}"
+            found.append(page if page is _UNREADABLE else failures.attempt("page", read, _UNREADABLE, place=place))
         if all(page is _UNREADABLE for page in found):
             raise ValueError(" ".join(failures.warnings()).rstrip("."))
         others = 0 if kind == "TIFF" else getattr(image, "n_frames", 1) - 1

@@ -1,0 +1,154 @@
+"""Numbers of the headings and list items of a DOCX, which Word computes when it shows them (ECMA-376-1, 17.9)."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_MOST_LEVELS = 9
+_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"),
+          (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))  # fmt: skip
+_LARGEST = 100_000
+BULLET = "-"
+
+
+class _Level(NamedTuple):
+    """How a level is numbered: `text` holds `%1` for the number of the first level."""
+
+    start: int = 1
+    kind: str = "decimal"
+    text: str = ""
+    is_legal: bool = False  # numbers of higher levels are shown as decimals
+
+
+class Numbering:
+    """Counts the numbered paragraphs of a document, `Numbering(numbering, styles).label(paragraph)` in their order.
+
+    Args:
+        numbering, styles: the elements of these parts, None where the document has none.
+    """
+
+    def __init__(self, numbering: Any, styles: Any) -> None:
+        self._lists: dict[str, tuple[str, dict[int, _Level]]] = {}  # by number: what counts together, and its levels
+        self._by_style: dict[str, tuple[str, int]] = {}
+        self._counts: dict[str, list[int | None]] = {}
+        self._restarted: set[tuple[str, int]] = set()
+        self._overrides: dict[str, dict[int, int]] = {}
+        if numbering is not None:
+            self._define(numbering)
+        if styles is not None:
+            self._by_style = dict(_style_numbers(styles))
+
+    def _define(self, numbering: Any) -> None:
+        kinds: dict[str, dict[int, _Level]] = {}
+        for kind in numbering.findall(f"{_W}abstractNum"):
+            levels = {_int(level, "ilvl"): _level(level) for level in kind.findall(f"{_W}lvl")}
+            kinds[kind.get(f"{_W}abstractNumId") or ""] = levels
+        for number in numbering.findall(f"{_W}num"):
+            id, named = number.get(f"{_W}numId") or "", _value(number.find(f"{_W}abstractNumId"))
+            levels, starts = dict(kinds.get(named, {})), dict[int, int]()
+            for override in number.findall(f"{_W}lvlOverride"):
+                at = _int(override, "ilvl")
+                if (level := override.find(f"{_W}lvl")) is not None:
+                    levels[at] = _level(level)
+                if (start := override.find(f"{_W}startOverride")) is not None:
+                    starts[at] = _number(_value(start), 1)
+            self._lists[id], self._overrides[id] = (named, levels), starts
+
+    def label(self, paragraph: Any) -> str:
+        """The number of a paragraph as it is shown, `BULLET` for an item without one; empty if it is in no list."""
+        id, level = self._place(paragraph)
+        if id in ("", "0"):
+            return ""
+        named, levels = self._lists.get(id, ("", {}))
+        if level not in levels:
+            return BULLET
+        counts = self._counts.setdefault(named, [None] * _MOST_LEVELS)
+        start = levels[level].start
+        if level in self._overrides[id] and (id, level) not in self._restarted:
+            self._restarted.add((id, level))
+            start, counts[level] = self._overrides[id][level], None
+        before = counts[level]
+        counts[level] = start if before is None else before + 1
+        counts[level + 1 :] = [None] * (_MOST_LEVELS - level - 1)
+        return self._shown(levels, level, counts)
+
+    def _shown(self, levels: dict[int, _Level], level: int, counts: list[int | None]) -> str:
+        own = levels[level]
+        if own.kind == "bullet":
+            return BULLET
+        words = own.text
+        for at in range(level + 1):
+            if f"%{at + 1}" in words:
+                other = levels.get(at, _Level())
+                count = counts[at]
+                kind = "decimal" if own.is_legal and at < level else other.kind
+                words = words.replace(f"%{at + 1}", _said(other.start if count is None else count, kind))
+        return words.strip()
+
+    def _place(self, paragraph: Any) -> tuple[str, int]:
+        """The list and the level of a paragraph: what it says itself, else what its style says."""
+        style = self._by_style.get(_value(paragraph.find(f"{_W}pPr/{_W}pStyle")), ("", 0))
+        own = paragraph.find(f"{_W}pPr/{_W}numPr")
+        if own is None:
+            return style
+        id, level = own.find(f"{_W}numId"), own.find(f"{_W}ilvl")
+        at = _number(_value(level), 0) if level is not None else style[1]
+        return _value(id) if id is not None else style[0], min(max(at, 0), _MOST_LEVELS - 1)
+
+
+def _style_numbers(styles: Any) -> Iterator[tuple[str, tuple[str, int]]]:
+    """The list and the level that paragraph styles give, also those that they inherit."""
+    own, based = dict[str, tuple[str, int]](), dict[str, str]()
+    for style in styles.findall(f"{_W}style"):
+        id = style.get(f"{_W}styleId") or ""
+        based[id] = _value(style.find(f"{_W}basedOn"))
+        if (number := style.find(f"{_W}pPr/{_W}numPr/{_W}numId")) is not None:
+            level = _number(_value(style.find(f"{_W}pPr/{_W}numPr/{_W}ilvl")), 0)
+            own[id] = _value(number), min(max(level, 0), _MOST_LEVELS - 1)
+    for id in based:
+        at, seen = id, set[str]()
+        while at and at not in own and at not in seen:
+            seen.add(at)
+            at = based.get(at, "")
+        if at in own:
+            yield id, own[at]
+
+
+def _level(element: Any) -> _Level:
+    text, legal = element.find(f"{_W}lvlText"), element.find(f"{_W}isLgl")
+    return _Level(
+        _number(_value(element.find(f"{_W}start")), 1),
+        _value(element.find(f"{_W}numFmt")) or "decimal",
+        _value(text),
+        legal is not None and _value(legal) not in ("0", "false"),
+    )
+
+
+def _value(element: Any) -> str:
+    return (element.get(f"{_W}val") or "") if element is not None else ""
+
+
+def _int(element: Any, name: str) -> int:
+    return _number(element.get(f"{_W}{name}") or "", 0)
+
+
+def _number(text: str, default: int) -> int:
+    return min(int(text), _LARGEST) if text.isdecimal() and len(text) < 9 else default
+
+
+def _said(number: int, kind: str) -> str:
+    """A number as its kind shows it.
+
+    >>> [_said(4, kind) for kind in ("decimal", "upperRoman", "lowerLetter", "decimalZero", "none")]
+    ['4', 'IV', 'd', '04', '']
+    """
+    if kind in ("lowerLetter", "upperLetter"):
+        letters = chr(ord("a") + (number - 1) % 26) * min((number - 1) // 26 + 1, 9) if number else ""
+        return letters.upper() if kind == "upperLetter" else letters
+    if kind in ("lowerRoman", "upperRoman"):
+        letters = ""
+        for value, sign in _ROMAN:
+            letters += sign * (number // value)
+            number %= value
+        return letters.upper() if kind == "upperRoman" else letters
+    return "" if kind == "none" else f"{number:02}" if kind == "decimalZero" else str(number)
