@@ -1,6 +1,7 @@
 """The base of splitters whose pieces have a size at most, and windows: of whole sentences by default, and of tokens."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -21,7 +22,7 @@ from spolia.indexing.splitters.windows import (
 )
 from spolia.stores.definition import Part, Piece, Splitter, places_in, regions_in
 from spolia.stores.lexical.analysis import in_words
-from spolia.types import kept
+from spolia.types import Region, kept
 from spolia.types.value import maker
 
 SPELT = 2
@@ -174,8 +175,8 @@ TINY = 8
 class SlidingWindow(Sized):
     """Windows of whole sentences that never cross a heading, unless the section before it is tiny.
 
-    A table that the document's reader has noted is not cut if it fits into a window, else between its rows. All windows
-    together cover every character but blanks.
+    A table that the document's reader has noted is not cut if it fits into a window, else between its rows; windows
+    that begin below its first row have that row as context. All windows together cover every character but blanks.
 
     Args:
         size: tokens of a window at most.
@@ -191,7 +192,7 @@ class SlidingWindow(Sized):
     ['One is here. Two is there.', 'Two is there. Three is nowhere.']
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     size: int = 200
     overlap: int = 20
@@ -208,13 +209,34 @@ class SlidingWindow(Sized):
             if body:  # most passages: nothing has to be cut
                 yield _piece(body, text.index(body[0]))
             return
-        tables = [(region.start, region.end) for region in regions_in(part, "table")]
+        regions = regions_in(part, "table")
+        tables = [(region.start, region.end) for region in regions]
         windows = Windows(text, self.bound, self.shared(self.overlap), self.bound.characters // TINY)
         for start, end, _ in windows.over(sentence_atoms(text, headings, self.bound, tables)):
-            yield _piece(text[start:end], start)
+            head = table_head(text, regions, start) if regions else ""
+            yield _piece(text[start:end], start, head if len(head) <= self.context_characters else "")
 
 
 _piece = maker(Piece)
+_AROUND_CELL = 4
+"""Characters at most that a line of a table has for each cell beside its words."""
+
+
+def table_head(text: str, regions: Sequence[Region], at: int) -> str:
+    """The first row of the table in which a piece begins that does not hold it; empty where that row is no line of the
+    text, as in JSON, whose records name their fields themselves.
+
+    >>> table = Region("table", 0, 22, (("stone", "t"), ("basalt", "3"), ("marble", "2")))
+    >>> table_head("stone | t\\nbasalt | 3\\nmarble | 2", [table], 10)
+    'stone | t'
+    """
+    last = bisect_right(regions, at, key=lambda region: region.start) - 1
+    if last < 0 or not (region := regions[last]).rows or not region.start < at < region.end:
+        return ""
+    line = text[region.start : region.end].partition("\n")[0].strip()
+    cells = region.rows[0]
+    is_row = len(line) <= sum(map(len, cells)) + _AROUND_CELL * len(cells) and all(cell in line for cell in cells)
+    return line if is_row and region.start + len(line) < at else ""
 
 
 LONGEST = 16
