@@ -48,9 +48,12 @@ def zipped(files: Mapping[str, bytes | str]) -> bytes:
     return out.getvalue()
 
 
+LETTER = "From: ann@a.org\nSubject: Stones\n\nSee the stones."
+
+
 def mail(attached: Mapping[str, bytes], text: str = "See the stones.") -> bytes:
     message = EmailMessage()
-    message["Subject"], message["From"] = "Stones", "ann@a.org"
+    message["From"], message["Subject"] = "ann@a.org", "Stones"
     message.set_content(text)
     for name, data in attached.items():
         message.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
@@ -87,7 +90,7 @@ def test_parts_are_sources_read_by_their_readers(folder: Path, corpus: Corpus, w
         "all.zip/a.txt": "A text.",
         "all.zip/b/b.pdf": "A page.",
         "all.zip/in.zip/c.txt": "Innermost.",
-        "all.zip/in.zip/letter.eml": "See the stones.",
+        "all.zip/in.zip/letter.eml": LETTER,
         "all.zip/in.zip/letter.eml/d.txt": "Attached.",
         "z.txt": "After it.",
     }
@@ -190,7 +193,7 @@ def test_a_mail_whose_attachment_is_broken_is_found(folder: Path, corpus: Corpus
     (folder / "m.eml").write_bytes(mail({"bad.docx": b"no", "note.txt": b"Read this."}))
     report = sync(folder, corpus)
     assert [uri for uri, _ in report.failed] == ["m.eml/bad.docx"]
-    assert texts(corpus) == {"m.eml": "See the stones.", "m.eml/note.txt": "Read this."}
+    assert texts(corpus) == {"m.eml": LETTER, "m.eml/note.txt": "Read this."}
 
 
 @pytest.mark.parametrize(
@@ -310,4 +313,4 @@ def test_texts_that_are_given_can_be_mails(corpus: Corpus) -> None:
     add_texts(corpus, {"m.eml": mail({"a.txt": b"Attached.", "b.txt": b"Goes."}).decode()})
     assert set(texts(corpus)) == {"text:m.eml", "text:m.eml/a.txt", "text:m.eml/b.txt"}
     add_texts(corpus, {"m.eml": mail({"a.txt": b"Attached."}).decode()})
-    assert texts(corpus) == {"text:m.eml": "See the stones.", "text:m.eml/a.txt": "Attached."}
+    assert texts(corpus) == {"text:m.eml": LETTER, "text:m.eml/a.txt": "Attached."}
