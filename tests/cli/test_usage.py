@@ -63,7 +63,8 @@ def test_help_fits_on_a_screen_and_names_every_option(
             assert [option for option in options if option not in written] == []
 
 
-def test_help_all_describes_what_help_only_names(spolia: Spolia) -> None:
+def test_help_all_describes_what_help_only_names(spolia: Spolia, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     assert "Further options, which --help-all describes:" in spolia("serve", "--help").out
     described = spolia("serve", "--help-all").out
     assert all(f" {name} " in described for name in ("--max-concurrent", "--shadow", "--json"))

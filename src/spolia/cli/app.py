@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import MEANING, Exit, guarded, refusal
-from spolia.cli.help_pages import HELP, HELP_ALL, Command, Group
+from spolia.cli.help_pages import HELP, HELP_ALL, HelpCommand, HelpGroup
 from spolia.cli.options import WRONG_USAGE, spread
 from spolia.cli.screen import Screen
 
@@ -39,7 +39,7 @@ COMMANDS = {
 HIDDEN = {"fail-points": "doctor:fail_points"}
 
 
-class Commands(Group):
+class Commands(HelpGroup):
     """Wrong usage too is one JSON object where `--json` is written."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -84,10 +84,10 @@ def app_of(names: Iterable[str] = (*COMMANDS, *HIDDEN)) -> typer.Typer:
         module, _, function = (COMMANDS | HIDDEN)[name].partition(":")
         body = getattr(import_module(f"spolia.cli.commands.{module}"), function)
         if isinstance(body, typer.Typer):
-            app.add_typer(body, name=name, cls=Group)
+            app.add_typer(body, name=name, cls=HelpGroup)
         else:
             text = import_module("spolia.cli.commands.index").SYNC if name == "sync" else None
-            app.command(name, cls=Command, help=text, hidden=name in HIDDEN)(guarded(spread(body)))
+            app.command(name, cls=HelpCommand, help=text, hidden=name in HIDDEN)(guarded(spread(body)))
     return app
 
 

@@ -13,7 +13,7 @@ from typing import NoReturn, ParamSpec
 import typer
 
 from spolia import errors
-from spolia.cli.help_pages import Command
+from spolia.cli.help_pages import HelpCommand
 from spolia.cli.screen import Screen
 from spolia.core.fingerprint.packages import place_of
 from spolia.egress.offline import offline
@@ -104,7 +104,7 @@ def subcommands(help: str, **bodies: Callable[..., Exit]) -> typer.Typer:
     """Commands below one, by name."""
     found = typer.Typer(help=help, no_args_is_help=True, add_completion=False)
     for name, body in bodies.items():
-        found.command(name, cls=Command)(guarded(body))
+        found.command(name, cls=HelpCommand)(guarded(body))
     return found
 
 

@@ -28,11 +28,11 @@ class TwoHelps:
             write_short_help(self, ctx, formatter)
 
 
-class Command(TwoHelps, TyperCommand):
+class HelpCommand(TwoHelps, TyperCommand):
     """A command of the command line."""
 
 
-class Group(TwoHelps, TyperGroup):
+class HelpGroup(TwoHelps, TyperGroup):
     """A group of commands."""
 
 
