@@ -52,8 +52,12 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def touch(path: str | os.PathLike[str]) -> None:
-    """Make an empty file if it is missing: SQLite gives its `-wal` and `-shm` the mode of the database."""
-    os.close(private(path, os.O_WRONLY | os.O_CREAT))
+    """Make an empty file if it is missing: SQLite gives its `-wal` and `-shm` the mode of the database.
+
+    One that is there is not opened: closing it would drop the locks that SQLite holds on it in this process.
+    """
+    with suppress(FileExistsError):
+        os.close(private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

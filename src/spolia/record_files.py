@@ -1,13 +1,16 @@
 """SQLite files beside a store's database (jobs, quotas, traces): private, with a digest of each row, damage named."""
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from struct import unpack
+from threading import Lock
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 from spolia.errors import StoreCorrupt
 from spolia.private_files import touch
@@ -33,9 +36,7 @@ def connect(path: Path, remedy: str, *, timeout_s: float, **options: Any) -> sql
     with suppress(OSError):  # SQLite says what is wrong
         touch(path)
     with named(path, remedy):
-        if cause := shortened(path):
-            raise StoreCorrupt(f"{path} is damaged: {cause}. {remedy}")
-        connection: sqlite3.Connection = sqlite3.connect(path, timeout=timeout_s, check_same_thread=False, **options)
+        connection = _open(path, remedy, timeout=timeout_s, check_same_thread=False, **options)
         try:
             connection.create_function("row_digest", -1, _digest, deterministic=True)
             connection.execute("PRAGMA trusted_schema = ON")  # else triggers may not call the function
@@ -48,6 +49,27 @@ def connect(path: Path, remedy: str, *, timeout_s: float, **options: Any) -> sql
             connection.close()
             raise
     return connection
+
+
+def _open(path: Path, remedy: str, **options: Any) -> sqlite3.Connection:
+    with _OPENING:
+        connections = _CONNECTIONS.setdefault(os.path.realpath(path), WeakSet())
+        if not connections and (cause := shortened(path)):
+            raise StoreCorrupt(f"{path} is damaged: {cause}. {remedy}")
+        connection = sqlite3.connect(path, factory=_Connection, **options)
+        connections.add(connection)
+    return connection
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that can be weakly referenced."""
+
+
+# POSIX drops all locks of a process on a file as soon as the process closes any descriptor of it. So a database that
+# this process has open is not read beside SQLite: another process would take it for unused and remove its log.
+# Source: https://www.sqlite.org/howtocorrupt.html, "Posix advisory locks canceled by a separate thread".
+_CONNECTIONS: dict[str, WeakSet[sqlite3.Connection]] = {}
+_OPENING = Lock()
 
 
 def guard(connection: sqlite3.Connection) -> None:
@@ -149,7 +171,8 @@ def damage(path: Path) -> str:
     if not path.is_file():
         return f"{path} is not a file"
     try:
-        if cause := shortened(path) or lost_ahead(path):
+        is_open = bool(_CONNECTIONS.get(os.path.realpath(path)))
+        if cause := ("" if is_open else shortened(path)) or lost_ahead(path):
             return f"{path} is damaged: {cause}"
         if not path.stat().st_size and not _log_of(path):
             return ""  # a process was killed before it made the tables

@@ -123,7 +123,7 @@ FUNCTIONS = frozenset(
 )
 
 
-class Token(NamedTuple):
+class CypherToken(NamedTuple):
     """A word or mark of a statement."""
 
     kind: str
@@ -139,12 +139,12 @@ class Token(NamedTuple):
         return self.kind in ("name", "quoted")
 
 
-_END = Token("end", "")
+_END = CypherToken("end", "")
 
 
-def tokens_of(statement: str) -> list[Token]:
+def tokens_of(statement: str) -> list[CypherToken]:
     """The tokens of a statement, without space, comments, and the semicolon at its end."""
-    found = (Token(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(statement))
+    found = (CypherToken(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(statement))
     tokens = [token for token in found if token.kind != "space"]
     return tokens[:-1] if tokens and tokens[-1].text == ";" else tokens
 
@@ -188,7 +188,7 @@ def checked(statement: str, kinds: Mapping[str, type]) -> str:
     return " ".join(written)
 
 
-def _refuse(token: Token, before: Token, after: Token) -> None:
+def _refuse(token: CypherToken, before: CypherToken, after: CypherToken) -> None:
     if before.text != ":" and token.word in _REFUSED:
         raise StatementError(f"{token.word} is not supported. Write a statement that only reads: MATCH … RETURN.")
     if token.text in (";", "$", "=~"):
@@ -207,7 +207,7 @@ def _refuse(token: Token, before: Token, after: Token) -> None:
         raise StatementError(f"No function {token.text}. Write one of: {', '.join(sorted(FUNCTIONS))}.")
 
 
-def _refuse_kind(key: str, before: Token, after: Token, kinds: Mapping[str, type]) -> None:
+def _refuse_kind(key: str, before: CypherToken, after: CypherToken, kinds: Mapping[str, type]) -> None:
     """Refuse a property as a condition or a number that is none: kglite takes it for true, or for null."""
     is_alone = after.word in _LOGIC | _CLAUSES or after is _END or after.text == ")"
     if before.word in _LOGIC and is_alone and kinds.get(key) is not bool:
