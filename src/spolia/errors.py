@@ -353,7 +353,7 @@ class OtherDimension(ModelRejected):
 
 
 class EmptyReply(ModelRejected):
-    """The model's reply has no text."""
+    """The model's reply has no text, or none that can be read: one failed row, never the end of a run over many."""
 
 
 class ThoughtCut(EmptyReply):

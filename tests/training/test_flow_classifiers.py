@@ -11,13 +11,14 @@ import pytest
 
 from spolia.core.function import step
 from spolia.core.operator import Operator
-from spolia.errors import DataError, WeightsError, WiringError
+from spolia.errors import DataError, EmptyReply, WeightsError, WiringError
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.simulation.profile import Profile
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.flow_files.files import load
+from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.text_classifier import AnswerFeatures, PairFeatures, Part, PassageFeatures, TrainedClassifier
 from spolia.models.trained_weights import TrainedWeights
@@ -25,7 +26,7 @@ from spolia.orchestration.similarity_router import ByClassifier
 from spolia.retrieval.bm25 import BM25
 from spolia.testing import HashingEmbedder
 from spolia.training.classifier import FOLDS, ClassifierTrainer, LabelledText
-from spolia.training.flow_classifiers import EvaluatorTrainer, PairTrainer, RouterTrainer, VerifierTrainer
+from spolia.training.flow_classifiers import EvaluatorTrainer, PairTrainer, RouterTrainer, VerifierTrainer, answered
 from spolia.training.training import train
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 
@@ -63,6 +64,15 @@ def prepared(rows: Sequence[LabelledText] = ROWS, **settings: Any) -> Given:
     made = Given(rows, **settings)
     made.prepare([Item(row.item, row.question, gold=((row.item[:2],),)) for row in rows], (), 0)
     return made
+
+
+@pytest.mark.parametrize("reply", [" \n", "\n\n", "[9]"])
+def test_a_reply_without_an_answer_is_one_failed_row(reply: str) -> None:
+    ranking = search(Query("Who?"))
+    reader = Reader(ScriptedModel((("", reply),)))
+    assert answered(reader, ranking) is None
+    with pytest.raises(EmptyReply, match="holds no answer"):
+        reader(ranking)
 
 
 @pytest.mark.parametrize("hidden", [0, 3])

@@ -47,7 +47,8 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     Raises:
         ModelError: when the prompt file cannot be read, or lacks a place.
         ModelUnavailable: when the server cannot be reached.
-        ModelRejected: when the model refuses, or replies with nothing.
+        ModelRejected: when the model refuses.
+        EmptyReply: when its reply is blank, or holds nothing but marks.
 
     Stop reasons: `answered`; `abstained`; `cap` when the reply was cut off at `max_tokens`.
 

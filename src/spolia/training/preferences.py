@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import gather
-from spolia.errors import DataError
+from spolia.errors import DataError, EmptyReply
 from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.evaluation.measures.answers.string_match import F1
 from spolia.models.parsers import Reasoned, YesNo
@@ -138,8 +138,11 @@ def by_gold(decision: Decision) -> Reference | None:
 
 
 def by_judge(decision: Decision, judge: LanguageModel) -> Reference | None:
-    """The big model's reply to the same prompt; None if it cannot be read."""
-    text = generated(judge, decision.prompt, None, max_tokens=decision.ask.max_tokens).text
+    """The big model's reply to the same prompt; None if it is empty or cannot be read."""
+    try:
+        text = generated(judge, decision.prompt, None, max_tokens=decision.ask.max_tokens).text
+    except EmptyReply:
+        return None
     status = decision.status(text)
     return None if status is None else Reference(status, text)
 

@@ -310,7 +310,8 @@ class Role(Value, Generic[T]):
         Raises:
             BudgetSpent: before the first reply, or in a loop, which then ends; else the default holds.
             ModelUnavailable: the model could not be asked. Never for a reply that cannot be read.
-            ModelRejected: the model did not reply, or what cannot be read and there is no default.
+            ModelRejected: the model refuses.
+            EmptyReply: no reply can be read, and there is no default.
         """
         prompt = self.prompt_for(values, sample=sample)
         how: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
@@ -347,7 +348,7 @@ class Role(Value, Generic[T]):
             again = template.chosen(self.repair, values, self.language).filled({"reason": Setting(f"{wrong}{written}")})
             prompt = sent_back(prompt, spoken(reply), again)
         if self.default is None:
-            raise ModelRejected(f"{llm.name} replied to {self.title} what cannot be read: {reason}. It has no default.")
+            raise EmptyReply(f"{llm.name} replied to {self.title} what cannot be read: {reason}. It has no default.")
         degrade(f"The reply to {self.title} could not be read ({reason}); its default {self.default!r} holds.")
         return self.parser.parse(self.default)
 
