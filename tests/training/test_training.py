@@ -144,16 +144,29 @@ def test_what_was_trained_on_is_not_reported_on(passages: NodeGroup, items: list
     assert Experiment(LearnedRanker(passages, weights), split.train[:9], "R@5", overlap=True).trained_on
 
 
-def test_no_two_parts_of_a_split_share_an_id_a_text_or_a_passage() -> None:
-    items = [Item(f"q{at}", f"Question {at // 2}?", gold=((f"p{at // 2}",),)) for at in range(60)]
+SHAPES: Mapping[str, list[Item]] = {
+    "pairs": [Item(f"q{at}", f"Question {at // 2}?", gold=((f"p{at // 2}",),)) for at in range(60)],
+    "many of a passage": [Item(f"q{at}", f"{at}?", gold=((f"p{at // 20}",),)) for at in range(400)],
+    "chain": [Item(f"q{at}", f"{at}?", gold=((f"p{at}",), (f"p{at + 1}",))) for at in range(200)],
+    "large and small": [Item(f"q{at}", f"{at}?", gold=((f"p{max(0, at - 50)}",),)) for at in range(100)],
+    "texts by passages": [Item(f"q{at}", f"{at % 23}?", gold=((f"p{at // 23}",),)) for at in range(23 * 40)],
+}
+"""Ways in which questions share passages and texts."""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_most_questions_train_and_no_part_shares_an_id_a_text_or_a_passage_with_another(shape: str) -> None:
+    items = SHAPES[shape]
     split = QuestionSplit.of(items)
-    parts = [{mark for item in part for mark in marks(item)} for part in (split.train, split.validation)]
-    apart = {mark for item in split.kept_apart for mark in marks(item)}
-    assert not parts[0] & parts[1]
-    assert not (parts[0] | parts[1]) & apart
-    assert sum(map(len, split.ids.values())) + split.left_out == 60
-    assert split.train
-    assert split.left_out
+    train, validation, apart = (
+        {mark for item in part for mark in marks(item)} for part in (split.train, split.validation, split.kept_apart)
+    )
+    assert not train & validation
+    assert not (train | validation) & apart
+    assert sum(map(len, split.ids.values())) + split.left_out == len(items)
+    assert len(split.train) > len(items) / 2
+    assert split.kept_apart
+    assert QuestionSplit.of(items[::-1]).kept_apart == split.kept_apart[::-1]
 
 
 @pytest.mark.slow
@@ -174,9 +187,11 @@ def test_a_loss_that_is_no_number_and_too_few_questions_end_the_training(
     assert not (tmp_path / "refused").exists()
 
 
-def test_a_split_that_leaves_few_questions_to_train_on_warns_and_says_what_to_do() -> None:
-    shared = [Item(f"q{at}", f"{at}?", gold=((f"p{at % 2}",),)) for at in range(30)]
-    assert "Give more questions, or ones that do not share gold passages." in QuestionSplit.of(shared).warnings[0]
+def test_a_split_with_few_questions_to_train_on_or_none_for_the_score_warns_and_says_what_to_do() -> None:
+    shared = [Item(f"q{at}", f"{at}?", gold=(("p",),)) for at in range(7)]
+    few, without_score = QuestionSplit.of(shared).warnings
+    assert "only 7 questions to train on, fewer than 8" in few
+    assert "Give more questions, or ones that do not share gold passages." in without_score
     apart = [Item(f"q{at}", f"{at}?", gold=((f"p{at}",),)) for at in range(60)]
     assert not QuestionSplit.of(apart).warnings
 

@@ -17,7 +17,7 @@ from spolia.errors import DataError
 from spolia.models.protocols import Embedder
 from spolia.models.text_classifier import Part, inputs, logits_of, probabilities, words
 from spolia.models.trained_weights import TrainedWeights
-from spolia.training.training import marks
+from spolia.training.training import linked_groups
 from spolia.types import Answer, Item, Query
 
 if TYPE_CHECKING:
@@ -266,20 +266,11 @@ def lower_bound(changes: Sequence[float] | Floats) -> float:
 
 
 def folds(items: Sequence[Item], count: int) -> dict[str, int]:
-    """A number below `count` for each question: the same for those that share an id, a text or a gold passage.
+    """Return a number below `count` for each question: the same for those that share an id, a text or a gold passage.
 
     >>> items = [Item("a", "A?", gold=(("p",),)), Item("b", "B?"), Item("c", "C?", gold=(("q",), ("p",)))]
     >>> folds(items, 2)
     {'a': 0, 'b': 1, 'c': 0}
     """
-    of_mark: dict[tuple[str, str], set[str]] = {}
-    of_item: dict[str, set[str]] = {}
-    for item in items:
-        linked = set[str]({item.id}).union(*(of_mark.get(mark, ()) for mark in marks(item)))
-        for mark in marks(item):
-            of_mark[mark] = linked
-        for one in linked:
-            of_item[one] = linked
-        of_mark.update({mark: linked for mark, before in of_mark.items() if before <= linked})
-    numbers: dict[int, int] = {}
-    return {item.id: numbers.setdefault(id(of_item[item.id]), len(numbers)) % count for item in items}
+    numbers = {item.id: number for number, group in enumerate(linked_groups(items)) for item in group}
+    return {item.id: numbers[item.id] % count for item in items}

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -46,6 +47,8 @@ PILOT_STEPS = 3
 PLANNED = 0.9
 """Share of a budget in time that is planned: later steps may take more than the first ones."""
 CURVE_POINTS = 50
+SHARES = {TRAIN: 0.6, VALIDATE: 0.15, KEPT_APART: 0.25}
+"""Of the questions that share passages with others, whose ids cannot say the part."""
 FEWEST = 8
 """Questions to train on below which the card warns."""
 Told: TypeAlias = Callable[[int, int, float, float | None], None]
@@ -56,12 +59,12 @@ Told: TypeAlias = Callable[[int, int, float, float | None], None]
 class QuestionSplit(Value):
     """Questions in three parts; none shares its id, its text or a gold passage with one of an other part.
 
-    >>> items = [Item("q1", "Who?", gold=(("p1",),)), Item("q3", "Whose?", gold=(("p1",), ("p2",)))]
-    >>> split = QuestionSplit.of(items)  # q1 is of the part report, q3 of tune, and both have p1
-    >>> [item.id for item in split.kept_apart], [item.id for item in split.train], split.left_out
-    (['q1'], [], 1)
-    >>> split.counts.partition(", 1 left out")[0]
-    'Of 2 questions: 0 to train on, 0 for validation, 1 kept apart for the score'
+    >>> items = [Item("q1", "Who?", gold=(("p1",),)), Item("q3", "Whose?", gold=(("p1",), ("p2",))), Item("q7", "Why?")]
+    >>> split = QuestionSplit.of(items)  # q1 and q3 share p1, so they stay together
+    >>> [item.id for item in split.train], [item.id for item in split.kept_apart]
+    (['q1', 'q3'], ['q7'])
+    >>> split.counts
+    'Of 3 questions: 2 to train on, 0 for validation, 1 kept apart for the score.'
     """
 
     train: tuple[Item, ...]
@@ -71,9 +74,11 @@ class QuestionSplit(Value):
 
     @classmethod
     def of(cls, items: Sequence[Item], kept_apart: Sequence[Item] | None = None) -> Self:
-        """Split by the part of each question, always in the same way; or keep apart exactly the given questions.
+        """Split by groups of questions that share something, always in the same way; or keep apart the given questions.
 
-        Of two questions that share something, the one that is kept apart stays, then the one that validates.
+        A group stays together. If the ids of its questions name one part, it is of that part. The other groups are
+        spread, the largest first, so that the parts come near to `SHARES`. A group too large for that is cut: what
+        shares something with a question that is not trained on is left out.
 
         Raises:
             DataError: a question that was given to be kept apart shares something with one to train on.
@@ -81,12 +86,30 @@ class QuestionSplit(Value):
         if kept_apart is not None:
             _refuse_shared(items, kept_apart)
             return cls(tuple(items), (), tuple(kept_apart))
-        by_part = {name: [item for item in items if part_of(item.id) == name] for name in (TRAIN, VALIDATE, KEPT_APART)}
-        apart = by_part[KEPT_APART]
-        validation = _without(by_part[VALIDATE], apart)
-        train = _without(by_part[TRAIN], [*apart, *validation])
-        left_out = len(items) - len(train) - len(validation) - len(apart)
-        return cls(tuple(train), tuple(validation), tuple(apart), left_out)
+        parts: dict[str, list[Item]] = {name: [] for name in SHARES}
+        mixed: list[list[Item]] = []
+        for group in linked_groups(items):
+            names = {part_of(item.id) for item in group}
+            if len(names) == 1:
+                parts[names.pop()] += group
+            else:
+                mixed.append(group)
+        sizes = dict.fromkeys(SHARES, 0)
+        total = sum(map(len, mixed))
+        for group in sorted(mixed, key=lambda group: (-len(group), min(item.id for item in group))):
+            if len(group) > SHARES[TRAIN] * len(items):
+                pieces = _cut(sorted(group, key=lambda item: item.id))
+            else:
+                widest = max(SHARES, key=lambda name: SHARES[name] * total - sizes[name])
+                pieces = {widest: group}
+            for name, piece in pieces.items():
+                parts[name] += piece
+                sizes[name] += len(piece)
+        order = {id(item): number for number, item in enumerate(items)}
+        train, validation, apart = (
+            tuple(sorted(parts[name], key=lambda item: order[id(item)])) for name in (TRAIN, VALIDATE, KEPT_APART)
+        )
+        return cls(train, validation, apart, len(items) - len(train) - len(validation) - len(apart))
 
     @property
     def counts(self) -> str:
@@ -102,12 +125,18 @@ class QuestionSplit(Value):
 
     @property
     def warnings(self) -> list[str]:
-        """What to do where few questions are left to train on."""
+        """Say what to do where few questions are left to train on, or none for the score."""
         n = len(self.train)
-        if n >= FEWEST:
-            return []
-        more = "Give more questions" + (", or ones that do not share gold passages" if self.left_out else "")
-        return [f"Warning: only {several(n, 'question')} to train on, fewer than {FEWEST}: too few to rely on. {more}."]
+        found = []
+        if n < FEWEST:
+            few = f"only {several(n, 'question')} to train on, fewer than {FEWEST}: too few to rely on"
+            found.append(f"Warning: {few}. Give more questions.")
+        if not self.kept_apart:
+            found.append(
+                "Warning: no score, as no question is kept apart. Give more questions, or ones that do not share gold "
+                "passages."
+            )
+        return found
 
     @property
     def ids(self) -> dict[str, list[str]]:
@@ -123,10 +152,63 @@ def marks(item: Item) -> Iterator[tuple[str, str]]:
         yield "passage", document
 
 
-def _without(items: Sequence[Item], others: Sequence[Item]) -> list[Item]:
-    """The questions that share nothing with others."""
-    taken = {mark for other in others for mark in marks(other)}
-    return [item for item in items if taken.isdisjoint(marks(item))]
+def linked_groups(items: Sequence[Item]) -> list[list[Item]]:
+    """Group questions that share an id, a text or a gold passage, directly or through others.
+
+    >>> items = [Item("a", "A?", gold=(("p",),)), Item("b", "B?"), Item("c", "C?", gold=(("q",), ("p",)))]
+    >>> [[item.id for item in group] for group in linked_groups(items)]
+    [['a', 'c'], ['b']]
+    """
+    parents = list(range(len(items)))
+
+    def root(number: int) -> int:
+        while parents[number] != number:
+            parents[number] = parents[parents[number]]  # halves the path, so that long chains stay cheap
+            number = parents[number]
+        return number
+
+    first: dict[tuple[str, str], int] = {}
+    for number, item in enumerate(items):
+        for mark in marks(item):
+            low, high = sorted((root(first.setdefault(mark, number)), root(number)))
+            parents[high] = low
+    groups: dict[int, list[Item]] = {}
+    for number, item in enumerate(items):
+        groups.setdefault(root(number), []).append(item)
+    return list(groups.values())
+
+
+def _cut(group: Sequence[Item]) -> dict[str, Sequence[Item]]:
+    """Cut a group into parts of which none shares anything with another; the questions in between are left out."""
+    kept_apart, rest = _separate(group, int(SHARES[KEPT_APART] * len(group)))
+    validation, train = _separate(rest, int(SHARES[VALIDATE] * len(group)))
+    return {TRAIN: train, VALIDATE: validation, KEPT_APART: kept_apart}
+
+
+def _separate(group: Sequence[Item], room: int) -> tuple[list[Item], list[Item]]:
+    """Choose questions that, with all that share something with them, are at most `room`; return them and the others.
+
+    Greedy: the next question is the one that touches the fewest others that are not touched yet.
+    """
+    by_mark: dict[tuple[str, str], set[int]] = {}
+    for number, item in enumerate(group):
+        for mark in marks(item):
+            by_mark.setdefault(mark, set()).add(number)
+    near = [set[int]().union(*(by_mark[mark] for mark in marks(item))) for item in group]
+    chosen, touched = set[int](), set[int]()
+    waiting = [(len(numbers), number) for number, numbers in enumerate(near)]
+    heapify(waiting)
+    while waiting:
+        _, number = heappop(waiting)
+        if number in chosen or len(near[number] | touched) > room:
+            continue
+        chosen.add(number)
+        touched |= near[number]
+        for other in near[number] - chosen:
+            heappush(waiting, (len(near[other] - touched), other))
+    return [group[number] for number in sorted(chosen)], [
+        item for number, item in enumerate(group) if number not in touched
+    ]
 
 
 def _refuse_shared(items: Sequence[Item], kept_apart: Sequence[Item]) -> None:
@@ -179,8 +261,8 @@ def train(
 ) -> Trained:
     """Train a part on questions with gold, and score it on others.
 
-    Questions of the part `tune` are trained on, those of `select` give the validation curve, and those of `report` the
-    score; none shares a gold passage with one of another part. The same call again goes on where it was killed; after
+    One part of the questions is trained on, one gives the validation curve, and one the score (`QuestionSplit`); none
+    shares a gold passage with one of another part. The same call again goes on where it was killed; after
     the end it returns the same.
 
     Args:

@@ -58,18 +58,18 @@ def rows(
     from spolia.cli.experiments import SIMULATED, refuse_misspelt
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
-    from spolia.evaluation.data.dataset import DataSet
+    from spolia.evaluation.data.dataset import DataSet, part_of
     from spolia.evaluation.data.json_lines import write_rows
     from spolia.models.file_hash import hash_of
     from spolia.training.rows import StepLog
-    from spolia.training.training import QuestionSplit
+    from spolia.training.training import KEPT_APART, QuestionSplit
 
     screen, source = Screen(json=given.json), DataSet(str(data))
     if kind not in METHODS:
         raise DataError(f"Unknown kind of rows: {kind!r}. Write one of: {', '.join(METHODS)}.")
     refuse_misspelt(given)
     every = list(source.items(stored=given.store is not None))
-    items = QuestionSplit.of(every).train
+    items = [item for item in QuestionSplit.of(every).train if part_of(item.id) != KEPT_APART]
     parts = parts_for(given, source, every, screen, web)
     judging = model_at(judge, judge_model, profile_of(given.profile_file))
     runs.refuse_unpriced(given.budget_usd, [parts.llm, judging])
