@@ -14,7 +14,7 @@ from typer.main import get_command
 from spolia.cli.app import app_of
 from spolia.testing import OpenAIServer
 
-COMMANDS = get_command(app_of())
+COMMANDS: Any = get_command(app_of())
 """Built once: that takes longer than most commands."""
 
 

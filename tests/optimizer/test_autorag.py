@@ -170,7 +170,7 @@ WHOLE = (
 )
 
 
-def config(tmp_path: Path, text: str, **given: bool) -> ImportedConfig:
+def config(tmp_path: Path, text: str, **given: Any) -> ImportedConfig:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     assert is_config(path)

@@ -12,7 +12,12 @@ import pytest
 from spolia.private_files import touch
 from spolia.record_files import connect, damage
 
-OTHER = "import sqlite3, sys; one = sqlite3.connect(sys.argv[1]); one.execute('SELECT * FROM notes').fetchall(); one.close()"
+OTHER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT * FROM notes").fetchall()
+connection.close()
+"""
 
 
 @pytest.mark.slow

@@ -347,7 +347,7 @@ def answered(statement: str, graph: LoadedGraph, limits: QueryLimits) -> QueryRo
     """The rows of a statement.
 
     Raises:
-        StatementError: it is refused, or fails.
+        StatementError: a check rejects the statement, or it fails.
     """
     query = checked(statement, graph.kinds)
     if graph.has_unlabelled and any(token.text.lower() == "labels" for token in tokens_of(statement)):

@@ -95,7 +95,10 @@ def test_a_ranking_that_a_loop_discarded_is_not_used_though_its_passages_are_sho
     assert UsedCalls("web").seen(cut) == (0,)
     with ScoreStore() as store:
         store.keep(1, 1, case, usage=Usage(), spent=Usage(), cached=False, opening=0.0, seconds=0.0)
-        assert store.case(store.columns(ANSWER)[0], TWO).result.evidence.merged == found.merged
+        saved = store.case(store.columns(ANSWER)[0], TWO).result
+        assert isinstance(saved, Answer)
+        assert saved.evidence is not None
+        assert saved.evidence.merged == found.merged
 
 
 def test_a_failure_costs_what_it_took_and_used_nothing() -> None:

@@ -251,7 +251,8 @@ def test_what_holds_too_much_is_broken_off(graph: GraphFile) -> None:
 @pytest.mark.slow
 def test_a_file_is_asked_in_a_process_that_stays(graph: GraphFile) -> None:
     assert graph.ask("MATCH (p:Town) RETURN p", QueryLimits()).rows == (("Salo",),)
-    ((worker,),) = (found for (_, place), found in _idle_alone.items() if place[0] == graph.path)
+    idle: dict[Any, Any] = dict(_idle_alone)
+    ((worker,),) = (found for (_, place), found in idle.items() if place[0] == graph.path)
     pid = worker.process.pid if worker.process else 0
     assert graph.ask("MATCH (p:Town) RETURN p LIMIT 0", QueryLimits()).columns == ("p",)
     with pytest.raises(StatementError, match="Undefined variable 'q'"):

@@ -32,8 +32,8 @@ csv.field_size_limit(2**31 - 1)  # the limit of 131,072 is the process's, and no
 
 @dataclass(frozen=True)
 class Dialect(Value):
-    """What stands between the fields of a row; whether the first row names the columns; how many rows stand before it
-    that belong to no table, such as a title or `sep=;`."""
+    """Separator of the fields; whether the first row names the columns; number of rows before the table, such as a
+    title or `sep=;`."""
 
     mark: str = ","
     has_head: bool = True
@@ -175,7 +175,7 @@ class JsonLinesReader(Value):
 
 
 def _values(lines: list[str]) -> tuple[list[Any], set[int]]:
-    """The values of lines, and the numbers, from 0, of those that are none."""
+    """Return the values of lines, and the numbers, from 0, of lines without a value."""
     filled = [line for line in lines if line.strip()]
     try:
         values = json.loads(f"[{','.join(filled)}]")  # at once, which takes a fraction of the time
@@ -197,7 +197,7 @@ _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def unescaped(text: str) -> str:
-    """Decode the escapes of a JSON text. Outside of strings there are none."""
+    """Decode the escapes of a JSON text, which only its strings have."""
     return _ESCAPE.sub(_character, text) if "\\" in text else text
 
 

@@ -97,7 +97,7 @@ class Numbering:
 
 
 def _style_numbers(styles: Any) -> Iterator[tuple[str, tuple[str, int]]]:
-    """The list and the level that paragraph styles give, also those that they inherit."""
+    """Yield the list and level of each paragraph style, inherited ones included."""
     own, based = dict[str, tuple[str, int]](), dict[str, str]()
     for style in styles.findall(f"{_W}style"):
         id = style.get(f"{_W}styleId") or ""

@@ -157,7 +157,7 @@ def _number(section: _Section, number: float) -> str:
 
 
 def _filled(section: _Section, whole: list[int], after: list[int], front: str, back: str, *, is_grouped: bool) -> str:
-    """The digits in their places: further ones of the whole part stand at the first place."""
+    """Put digits into their places; the first place takes all digits that have none of their own."""
     places: dict[int, str] = {}
     if is_grouped:
         groups = [front[max(0, end - 3) : end] for end in range(len(front), 0, -3)]

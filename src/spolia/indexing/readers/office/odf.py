@@ -112,7 +112,7 @@ class _Writing:
         self._frames: list[Element] = []  # pictures in the present paragraph
 
     def blocks(self, blocks: Iterable[Element], container: str = "") -> None:
-        """Write blocks; `container`: the tag of the element that they stand in, where it matters."""
+        """Write blocks; `container`: the tag of their parent element, where it matters."""
         for block in blocks:
             tag = block.tag
             if tag in _NOT_READ:
@@ -226,7 +226,7 @@ class _Writing:
 
     def _frame(self, frame: Element) -> None:
         """A text box, a table on a slide, an object, or a picture with its description. The file has several forms of
-        the same for programs that can less: a picture counts if there is nothing to read."""
+        the same for programs that can less: a picture counts if the others have no text."""
         said = " ".join(" ".join(one.text or "" for one in frame if one.tag.endswith(("}title", "}desc"))).split())
         before = len(self.layout)
         self.blocks(inner for inner in frame if inner.tag not in (f"{_DRAW}image", *_DESCRIPTIONS))

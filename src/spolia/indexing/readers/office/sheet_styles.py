@@ -1,4 +1,4 @@
-"""What the library that reads XLSX does not tell of cells: number formats, errors, formulas without a saved value."""
+"""Properties of XLSX cells that the library lacks: number formats, errors, formulas without a saved value."""
 
 import posixpath
 import re
