@@ -62,14 +62,14 @@ def rows(
     from spolia.evaluation.data.json_lines import write_rows
     from spolia.models.file_hash import hash_of
     from spolia.training.rows import StepLog
-    from spolia.training.training import KEPT_APART, QuestionSplit
+    from spolia.training.training import TRAIN, QuestionSplit
 
     screen, source = Screen(json=given.json), DataSet(str(data))
     if kind not in METHODS:
         raise DataError(f"Unknown kind of rows: {kind!r}. Write one of: {', '.join(METHODS)}.")
     refuse_misspelt(given)
     every = list(source.items(stored=given.store is not None))
-    items = [item for item in QuestionSplit.of(every).train if part_of(item.id) != KEPT_APART]
+    items = [item for item in QuestionSplit.of(every).train if part_of(item.id) == TRAIN]
     parts = parts_for(given, source, every, screen, web)
     judging = model_at(judge, judge_model, profile_of(given.profile_file))
     runs.refuse_unpriced(given.budget_usd, [parts.llm, judging])
