@@ -48,3 +48,14 @@ def test_a_line_in_a_pipe_is_what_rich_prints_without_styles(line: screen.Line) 
     console.print(line)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"{line.plain}\n" == "\n".join(one.rstrip(" ") for one in printed.split("\n"))
+
+
+def test_progress_in_a_log_counts_each_activity_by_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("time.monotonic", iter((0, 10, 20, 40)).__next__)
+    with screen.Screen().progress("reading files") as told:
+        told(100, 100)
+        told(150, 1_000, "embedding passages")
+        told(250, 1_000, "embedding passages")
+    assert "embedding passages: 250 of 1,000, 5 a second, 2:30 left" in capsys.readouterr().err

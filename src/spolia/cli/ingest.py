@@ -138,8 +138,10 @@ def index_folder(
 
         def progress(now: Progress) -> None:
             tell(now)
-            embedding = embeds and now.done >= now.total
-            told(now.done, now.total, f"embedding, {now.embedded} done" if embedding else "reading")
+            if embeds and now.done >= now.total:  # all files are read, their passages are not all embedded
+                told(now.embedded, max(now.chunks, now.embedded), "embedding passages")
+            else:
+                told(now.done, now.total, "reading files")
 
         try:
             report = sync(**given, corpus=corpus, progress=progress, retry=retry, timeout_s=wait_s, rebuild=rebuild)

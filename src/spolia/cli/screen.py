@@ -130,10 +130,10 @@ class LogProgress:
         self._next, self._done, self._first = self._began + EVERY_S, 0, 0
 
     def __call__(self, done: int, total: int | None = None, label: str = "") -> None:
-        self._label = label or self._label
         now = time.monotonic()
-        if done < self._done:  # the count begins again
+        if done < self._done or (label and label != self._label):  # another count begins
             self._began, self._first = now, done
+        self._label = label or self._label
         self._done = done
         if now >= self._next:
             self._next = now + EVERY_S
