@@ -146,10 +146,12 @@ class EvaluationRun:
         with."""
         ready = self.ready(names, measures)
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=self._about(ready), **how)
+        usage_log = self._usage_log(ready)
+        is_new_log = usage_log.path is not None and not usage_log.path.exists()
         with self._asking(ready, replace=again) as (run, told):
-            found = experiment.run(
-                run=run, path=save or kept_in(), again=again, usage_log=self._usage_log(ready), told=told
-            )
+            found = experiment.run(run=run, path=save or kept_in(), again=again, usage_log=usage_log, told=told)
+            if is_new_log and usage_log.path is not None and usage_log.path.exists():
+                self.screen.say(f"Spolia notes in {usage_log.path} which questions were used to select flows.")
             asked = found.table.asked
             if kept := found.n * len(found.flows) - asked:
                 whole = f"{asked:,} asked now" if asked else "nothing was asked"
