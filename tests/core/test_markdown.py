@@ -17,12 +17,16 @@ LIVE = [
     "<img src=x>", "<IMG\nSRC=x>", "<img/src=x>", "<script>a</script>", "<svg>", "<a href=x>", "<x-y style='a'>",
     "<!-- x -->", "<?php x ?>", "<![CDATA[x]]>", "<" + "a" * 80 + " onclick=x>", "</script x>",
     "- ```\n![x](https://e)", "a\n```\n![x](https://e)", "```\na\n   ```\n![x](https://e)",
-    "```\na\n```\n\n![x](https://e)", "<pre>\n\n```\n<img src=x>",
+    "```\na\n```\n\n![x](https://e)", "a\n```\n\n```\n![x](https://e)", " ~~~\n\n~~~\n![x](https://e)",
+    "```\r\na\r\n```\r\n![x](https://e)", "<div>\r\n```\r\n\r\n![x](https://e)", "[x](\u00a0javascript:a)",
+    "```|a|\n|-|-|\n\n![x](https://e)",
+    "<pre>\n\n```\n<img src=x>",
 ]  # fmt: skip
 PLAIN = [
     "[docs](https://example.org/a?b=c)", "[mail](mailto:a@b.c)", "[here](#top)", "[file](a/b.md)", "<https://a.b>",
     "List<String> a < b; x = a[i](b); d[k]: int = 3", "<b>bold</b> and <br>", "see [1] and [2]: both", "!important",
-    "```html\n<img src=x>\n```\n", "~~~\n![x](y)\n~~~\n", "| a | b |\n|---|---|\n", "x <y", "1 <2 & 3> 2",
+    "```html\n<img src=x>\n```\n", "~~~\n![x](y)\n~~~\n", "a\n```\nb\n```\n\n```html\n<img src=x>\n```\n",
+    "```html\r\n<img src=x>\r\n```\r\n", "| a | b |\n|---|---|\n", "x <y", "1 <2 & 3> 2",
 ]  # fmt: skip
 
 
@@ -40,7 +44,9 @@ def test_links_to_the_web_code_and_tables_stay(text: str) -> None:
 
 
 PIECES = st.lists(
-    st.sampled_from([*"![](<>:/`~\n ab&", "](", "javascript:", "https://", "<img ", "```", "\n\n", "data:", "<!"]),
+    st.sampled_from(
+        [*"![](<>:/`~\n ab&", "](", "javascript:", "https://", "https:/", "\r", "<img ", "```", "\n\n", "data:", "<!"]
+    ),
     max_size=25,
 )
 

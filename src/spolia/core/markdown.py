@@ -16,7 +16,7 @@ _LOADING = (
     "plaintext|pre|link|meta|body|html|head|input|button|select|video|audio|img|image|picture|source|portal"
 )
 """Elements that do something without an attribute, or whose content is no Markdown."""
-_PLACE = r"(?:(?!<?(?:https?://|mailto:|tel:))(?:<[^>\n/?#]{0,64}|[^\s)>/?#]{0,64})[:&\\\x00-\x1f])"
+_PLACE = r"(?:(?!<?(?:https?://|mailto:|tel:))(?:<[^>\n/?#]{0,64}|[^ \t\n)>/?#]{0,64})[:&\\\x00-\x1f])"
 """A destination with another scheme, or with an escape that may spell one."""
 _BLANK = r"[ \t]*+\n?[ \t]*+"
 _LIVE = pattern(
@@ -26,12 +26,14 @@ _LIVE = pattern(
 )
 _SHUT = {"[": "⟦", "]": "⟧", "<": "‹"}
 _UNDECIDED = pattern(
-    r"(?:!|\](?:[(:][ \t]*\n?[ \t]*<?[^\s)>/?#]{0,64})?|\][(:][ \t]*\n?[ \t]*<[^>\n/?#]{0,64}|"
-    r"<(?:/?[a-zA-Z][\w:.+-]{0,64}|/)?|(?:(?<=\n)|\A) {0,3}(?:`+|~+)[^\n]*|(?:(?<=\n)|\A) {0,3})\Z"
+    r"(?:!|\](?:[(:][ \t]*\n?[ \t]*<?(?:[^ \t\n)>/?#]{0,64}|https?:/))?|\][(:][ \t]*\n?[ \t]*<[^>\n/?#]{0,64}|"
+    r"<(?:/?[a-z][\w:.+-]{0,64}|https?:/|/)?|(?:(?<=[\n\r])|\A) {0,3}(?:`+|~+)[^\n]*|(?:(?<=[\n\r])|\A) {0,3})\Z",
+    re.IGNORECASE,
 )
 """The end of a text that decides, with what follows, whether a mark is live or a block of code begins or ends."""
-_FENCE = pattern(r"(?:\A|(?<=\n\n))(?P<fence>(?P<sign>[`~])(?P=sign){2,})(?(sign))[^`\n]*(?:\n|\Z)")
-"""The first line of a block of code; a line above it may hold it in a list or in HTML."""
+_FENCE = pattern(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)\n?", re.MULTILINE)
+"""A line that may begin or end a block of code."""
+_BLANK_LINE = ("\n\n", "\r\n\r\n")
 
 
 def disarm(text: str) -> str:
@@ -51,15 +53,35 @@ def disarm(text: str) -> str:
 
 
 def _parts(text: str) -> list[tuple[bool, str]]:
-    """Split a text into blocks of fenced code, which a client shows as they are, and the rest."""
+    """Split a text into blocks of fenced code, which a client shows as they are, and the rest.
+
+    A fence that is indented, or below another line, may belong to a list or to HTML. From there on both readings are
+    followed, and what is code in only one of them is no code.
+    """
     found, start = list[tuple[bool, str]](), 0
-    while opening := _FENCE.search(text, start):
-        closing = re.compile(rf"^ {{0,3}}{opening['sign']}{{{len(opening['fence'])},}}[ \t]*$", re.MULTILINE)
-        end = closing.search(text, opening.end())
-        stop = len(text) if end is None else end.end()
-        found += [(False, text[start : opening.start()]), (True, text[opening.start() : stop])]
-        start = stop
-    return [*found, (False, text[start:])]
+    open_fences = {""}  # those that may be open; "" for none
+    for line in _FENCE.finditer(text.replace("\r", "\n")):
+        is_table = "|" in line["info"]  # a client may read tables first
+        is_sure = (
+            not line["indent"] and not is_table and (not line.start() or text.endswith(_BLANK_LINE, 0, line.start()))
+        )
+        was_code = "" not in open_fences
+        open_fences = {fence for opened in open_fences for fence in _open_after(line, opened, is_sure)}
+        if (is_code := "" not in open_fences) != was_code:
+            place = line.start() if is_code else line.end()
+            found.append((was_code, text[start:place]))
+            start = place
+    return [*found, ("" not in open_fences, text[start:])]
+
+
+def _open_after(line: re.Match[str], opened: str, is_sure: bool) -> set[str]:
+    """Return the fences that may be open after a line, if this one was open before."""
+    fence = line["fence"]
+    if opened:
+        return {"" if fence.startswith(opened) and not line["info"].strip(" \t") else opened}
+    if fence[0] == "`" and "`" in line["info"]:
+        return {""}
+    return {fence} if is_sure else {"", fence}
 
 
 class MarkdownStream:
