@@ -25,8 +25,15 @@ from spolia.models.trained_weights import TrainedWeights
 from spolia.orchestration.similarity_router import ByClassifier
 from spolia.retrieval.bm25 import BM25
 from spolia.testing import HashingEmbedder
-from spolia.training.classifier import FOLDS, ClassifierTrainer, LabelledText
-from spolia.training.flow_classifiers import EvaluatorTrainer, PairTrainer, RouterTrainer, VerifierTrainer, answered
+from spolia.training.classifier import FOLDS, NEVER, ClassifierTrainer, LabelledText
+from spolia.training.flow_classifiers import (
+    EvaluatorTrainer,
+    PairTrainer,
+    RouterTrainer,
+    VerifierTrainer,
+    answered,
+    sure_from,
+)
 from spolia.training.training import train
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 
@@ -64,6 +71,12 @@ def prepared(rows: Sequence[LabelledText] = ROWS, **settings: Any) -> Given:
     made = Given(rows, **settings)
     made.prepare([Item(row.item, row.question, gold=((row.item[:2],),)) for row in rows], (), 0)
     return made
+
+
+def test_a_share_that_failed_once_is_not_tried_again_at_lower_scores() -> None:
+    rows = [(1 - at / 1000, at >= 40) for at in range(600)]  # the best 40 are wrong, so chance alone could pass later
+    assert sure_from(rows, 0.9) == NEVER
+    assert sure_from([(0.9, True)] * 40 + [(0.5, False)] * 9, 0.9) == 0.9
 
 
 @pytest.mark.parametrize("reply", [" \n", "\n\n", "[9]"])

@@ -62,17 +62,41 @@ def test_chains_of_one_pair_are_sampled_down_and_the_most_promising_chain_is_kep
 
 
 def test_a_threshold_saves_what_it_can_without_losing_more_than_is_allowed() -> None:
-    chains = [chain(f"q{at}", 0, 1, 1, 1) for at in range(60)] + [chain(f"r{at}", 0, 0, 0, 1) for at in range(40)]
-    scores = [[0.1, 0.9, 0.9, 0.9]] * 60 + [[0.1, 0.4, 0.4, 0.4]] * 40
+    chains = [chain(f"q{at}", 0, 1, 1, 1) for at in range(180)] + [chain(f"r{at}", 0, 0, 0, 1) for at in range(120)]
+    scores = [[0.1, 0.9, 0.9, 0.9]] * 180 + [[0.1, 0.4, 0.4, 0.4]] * 120
     found = best_threshold(chains, scores, most_lost=0.015)
     assert 0.4 < found.threshold <= 0.9
     assert found.change == 0
-    assert found.saved == pytest.approx(60 * 20 / (100 * 45))
-    assert stopped(chains, [2] * 100).change == pytest.approx(-0.4)
-    assert stopped(chains, [2] * 100).lower < -0.4
-    assert best_threshold(chains[:20], scores[:20], 0.015).threshold == NEVER
-    confused = [[0.9, 0.1, 0.1, 0.1]] * 100
+    assert found.saved == pytest.approx(180 * 20 / (300 * 45))
+    assert stopped(chains, [2] * 300).change == pytest.approx(-0.4)
+    assert stopped(chains, [2] * 300).lower < -0.4
+    confused = [[0.9, 0.1, 0.1, 0.1]] * 300
     assert best_threshold(chains, confused, 0.015).saved == 0
+
+
+def test_too_few_questions_show_no_threshold() -> None:
+    chains = [chain(f"q{at}", 0, 1, 1, 1) for at in range(150)]
+    found = best_threshold(chains, [[0.1, 0.9, 0.9, 0.9]] * 150, most_lost=0.015)
+    assert found.threshold == NEVER
+    assert "About 199 questions with chains can show that" in found.said(0.015)
+    assert best_threshold([], [], 0.015).threshold == NEVER
+
+
+@pytest.mark.parametrize(("questions", "least"), [(60, 0), (400, 50)])
+def test_a_threshold_chosen_among_many_loses_more_than_is_allowed_as_seldom_as_is_said(
+    questions: int, least: int
+) -> None:
+    draw = np.random.default_rng(5)
+    wrong = chosen = 0
+    for _ in range(60):  # the classifier knows nothing, and 5 % of the chains that end early lose their answer
+        loses = draw.random(questions) < 0.05
+        chains = [chain(f"q{at}", float(not lost), 1) for at, lost in enumerate(loses)]
+        scores = draw.random((questions, 2)).tolist()
+        threshold = best_threshold(chains, scores, most_lost=0.015, tried=100).threshold
+        chosen += threshold < NEVER
+        wrong += 0.05 * max(0.0, 1 - threshold) > 0.015
+    assert chosen >= least
+    assert wrong <= 6
 
 
 def trainer_on(chains: list[SampledChain], **options: Any) -> SufficiencyTrainer:

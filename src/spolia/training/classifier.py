@@ -258,9 +258,13 @@ def calibration_error(chance: Floats, truth: Floats) -> float:
 
 
 def lower_bound(changes: Sequence[float] | Floats) -> float:
-    """The one-sided 95 % lower bound of a mean; -inf for fewer than two numbers."""
-    found = np.asarray(changes, np.float64)
-    if len(found) < 2:
+    """Return the one-sided 95 % lower bound of the mean of numbers of at least -1; -inf for fewer than two numbers.
+
+    One more number, -1, counts with them: where few questions lose anything, the normal distribution alone is too sure.
+    With it, questions that lose nothing show a loss of at most 1.5 points from about 200 on, as an exact test does.
+    """
+    found = np.append(np.asarray(changes, np.float64), -1.0)
+    if len(found) < 3:
         return float("-inf")
     return float(found.mean() - ONE_SIDED * found.std(ddof=1) / len(found) ** 0.5)
 

@@ -490,7 +490,7 @@ class SufficiencyTuning(FineTuning[list[LabelledText]]):
     of 10,000 rows.
     """
 
-    part, version, measure, steps = SUFFICIENCY, 4, "EM", 1
+    part, version, measure, steps = SUFFICIENCY, 5, "EM", 1
 
     def __init__(
         self, chains: SufficiencyTrainer, *, epochs: int = 3, recipe: TorchRecipe = PAPER, **more: Any

@@ -109,6 +109,7 @@ class EvaluatorTrainer(FlowClassifier):
     """
 
     part: ClassVar[Part] = "evaluator"
+    version = 2
     labels = ("irrelevant", "relevant")
 
     def __init__(
@@ -179,6 +180,7 @@ class PairTrainer(FlowClassifier):
     """
 
     part: ClassVar[Part] = "pairs"
+    version = 2
     labels = ("apart", "together")
 
     def __init__(
@@ -322,14 +324,22 @@ def answered(flow: Operator[Any, Answer], value: Query | Ranking) -> Answer | No
 
 
 def sure_from(best: Sequence[tuple[float, bool]], sure: float) -> float:
-    """The lowest score from which on a share of at least `sure` holds, with 95 % confidence; `NEVER` without one.
+    """Return the lowest score from which on a share of at least `sure` holds, with 95 % confidence, or `NEVER`.
+
+    Scores are tested from the highest down to the first that fails, so that the confidence holds for the chosen one.
 
     >>> sure_from([(0.9, True)] * 40 + [(0.2, False)] * 40, 0.9), sure_from([(0.9, True)] * 9, 0.9)
     (0.9, 2.0)
     """
-    right, lowest = 0, NEVER
-    for n, (score, holds) in enumerate(sorted(best, reverse=True), 1):
-        right += holds
-        if wilson(right, n, 0.9).low >= sure:
-            lowest = score
+    right = n = 0
+    lowest = NEVER
+    for score, rows in groupby(sorted(best, reverse=True), lambda row: row[0]):
+        held = [holds for _, holds in rows]
+        right += sum(held)
+        n += len(held)
+        if wilson(n, n, 0.9).low < sure:
+            continue  # too few to pass, however many hold
+        if wilson(right, n, 0.9).low < sure:
+            break
+        lowest = score
     return lowest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import ceil, log
 from random import Random
 from typing import Any, ClassVar, NamedTuple
 
@@ -143,10 +144,6 @@ def sufficiency_rows(
     ]
 
 
-FEWEST = 30
-"""Questions below which no threshold is certain enough: the chain never ends early."""
-
-
 class StoppingResult(NamedTuple):
     """The change when chains end at a threshold, compared with letting them go on.
 
@@ -167,7 +164,7 @@ class StoppingResult(NamedTuple):
         if self.threshold >= NEVER:
             return (
                 "No chain ends early: no threshold is shown to save tokens and lose at most "
-                f"{100 * most_lost:g} points of EM. It takes at least {FEWEST} questions with chains to choose one."
+                f"{100 * most_lost:g} points of EM. About {needed(most_lost)} questions with chains can show that."
             )
         return (
             f"Threshold {self.threshold:.3f}: on questions that the classifier had not seen, {self.saved:.1%} of the "
@@ -197,19 +194,36 @@ def stopped(chains: Sequence[SampledChain], ends: Sequence[int], threshold: floa
     return StoppingResult(threshold, float(change.mean()), lower_bound(change), saved)
 
 
+def needed(most_lost: float) -> int:
+    """Return how many questions, none of which loses, show with 95 % confidence that at most this share does.
+
+    >>> needed(0.015)
+    199
+    """
+    return ceil(log(0.05) / log(1 - most_lost)) if 0 < most_lost < 1 else 2
+
+
 def best_threshold(
     chains: Sequence[SampledChain], scores: Sequence[Sequence[float]], most_lost: float, tried: int = 200
 ) -> StoppingResult:
-    """The threshold that saves most, of those that lose at most this much EM with 95 % confidence."""
-    never = StoppingResult(NEVER, 0.0, 0.0, 0.0)
-    if len({chain.item for chain in chains}) < FEWEST:
-        return never
+    """Choose the threshold that saves most, of those that lose at most this much EM with 95 % confidence.
+
+    Thresholds are tested from the highest, which ends the fewest chains, down to the first that fails (fixed-sequence
+    testing): however many are tried, the chance to choose one that loses more is 5 %.
+
+    Source: Angelopoulos et al., "Learn then test", 2021, section 3.
+    """
+    chosen = StoppingResult(NEVER, 0.0, 0.0, 0.0)
+    if not chains:
+        return chosen
     every = np.quantile(np.concatenate([np.array(one) for one in scores]), np.linspace(0, 1, tried))
-    found = [
-        stopped(chains, [stops(chain, own, float(at)) for chain, own in zip(chains, scores, strict=True)], float(at))
-        for at in np.unique(every)
-    ]
-    return max((one for one in found if one.lower >= -most_lost), key=lambda one: one.saved, default=never)
+    for threshold in map(float, np.unique(every)[::-1]):
+        ends = [stops(chain, own, threshold) for chain, own in zip(chains, scores, strict=True)]
+        result = stopped(chains, ends, threshold)
+        if result.lower < -most_lost:
+            break
+        chosen = result
+    return chosen
 
 
 class SufficiencyTrainer(ClassifierTrainer):
@@ -237,7 +251,7 @@ class SufficiencyTrainer(ClassifierTrainer):
     """
 
     part: ClassVar[Part] = "sufficiency"
-    version = 2
+    version = 3
     labels = ("insufficient", "sufficient")
 
     def __init__(

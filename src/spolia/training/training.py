@@ -438,6 +438,7 @@ class _Training:
         self._write(CARD, as_json(card))  # the scored flow reads it; without an identity the training has not ended
         found = self._result(card)
         card["score"] = self._score(self._scored(found), run)
+        card["notes"] += no_gain(card["score"])
         self._write(FLOW, dump(found.flow, given, self.folder))
         lines = (f" {as_json(name)}: {as_json(value)}" for name, value in {**card, "training": self.identity}.items())
         self._write(CARD, "{\n" + ",\n".join(lines) + "\n}\n")
@@ -491,6 +492,24 @@ class _Training:
             | {name: version(name) for name in ("spolia", "numpy")},
             "notes": [self.split.counts, *self.split.warnings, *self._cut_short(), *self.part.notes],
         }
+
+
+def no_gain(score: Mapping[str, Any] | None) -> list[str]:
+    """Return the note of a card whose score shows no gain over the untrained flow; nothing where it shows one.
+
+    >>> no_gain({"measure": "R@5", "n": 40, "difference": {"mean": 0.02, "low": -0.01, "high": 0.05}})
+    ['No gain shown: R@5 changes by +2.0 points [-1.0, +5.0] on 40 questions.']
+    >>> no_gain({"measure": "R@5", "n": 40, "difference": {"mean": 0.1, "low": 0.05, "high": 0.15}}), no_gain(None)
+    ([], ['No gain shown: no question was kept apart for a score.'])
+    """
+    if score is None:
+        return ["No gain shown: no question was kept apart for a score."]
+    gain = score["difference"]
+    if gain["low"] is not None and gain["low"] > 0:
+        return []
+    mean, low, high = ("?" if gain[end] is None else f"{round(100 * gain[end], 1) + 0.0:+.1f}" for end in ("mean", "low", "high"))
+    changes = f"changes by {mean} points [{low}, {high}] on {several(score['n'], 'question')}"
+    return [f"No gain shown: {score['measure']} {changes}."]
 
 
 def items_of(split: QuestionSplit) -> Iterator[Item]:
