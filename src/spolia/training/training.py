@@ -507,7 +507,9 @@ def no_gain(score: Mapping[str, Any] | None) -> list[str]:
     gain = score["difference"]
     if gain["low"] is not None and gain["low"] > 0:
         return []
-    mean, low, high = ("?" if gain[end] is None else f"{round(100 * gain[end], 1) + 0.0:+.1f}" for end in ("mean", "low", "high"))
+    mean, low, high = (
+        "?" if gain[end] is None else f"{round(100 * gain[end], 1) + 0.0:+.1f}" for end in ("mean", "low", "high")
+    )
     changes = f"changes by {mean} points [{low}, {high}] on {several(score['n'], 'question')}"
     return [f"No gain shown: {score['measure']} {changes}."]
 
