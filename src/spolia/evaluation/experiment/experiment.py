@@ -181,14 +181,20 @@ class Experiment(Value):
             )
         return ids
 
-    def _refuse(self, tuned: Sequence[str], usage_log: UsageLog | None = None, entry: LogEntry | None = None) -> None:
+    def _refuse(
+        self,
+        tuned: Sequence[str],
+        flows: Sequence[str] = (),
+        usage_log: UsageLog | None = None,
+        entry: LogEntry | None = None,
+    ) -> None:
         """Raise for questions that a flow was tuned on; if only a log says so and they are few, the report warns."""
         n = len(self.asked)
         if not tuned or self.overlap or (usage_log is not None and n < ENOUGH):
             return
         said = (
-            f"{len(tuned)} of {several(n, 'question')} {were(n)} used to tune or choose a flow (the first: "
-            f"{tuned[0]!r}), so their scores are too good."
+            f"{len(tuned)} of {several(n, 'question')} {were(n)} used to tune or choose a flow "
+            f"({'; '.join((*flows, f'the first: {tuned[0]!r}'))}), so their scores are too good."
         )
         ways = ["ask the part report, which nothing was chosen by (--split report; in Python data.split('report'))"]
         ways += ["allow it (--overlap; in Python overlap=True), and the report says so"]
@@ -234,7 +240,7 @@ class Experiment(Value):
         chosen = usage_log.chosen_on(entry)
         tuned = self._among(self.tuned_on, chosen)
         names = tuple(dict.fromkeys(name for one in chosen for name in one.chose(entry)))
-        self._refuse(tuned, usage_log, entry)
+        self._refuse(tuned, names, usage_log, entry)
         used = {*tuned, *self.trained_on}
         how: dict[str, Any] = {"run": run, "path": path, "data": self.data or "questions", "again": again, "told": told}
         how |= {"degraded": self.degraded}
