@@ -48,7 +48,7 @@ PLANNED = 0.9
 """Share of a budget in time that is planned: later steps may take more than the first ones."""
 CURVE_POINTS = 50
 SHARES = {TRAIN: 0.6, VALIDATE: 0.15, KEPT_APART: 0.25}
-"""Of the questions that share passages with others, whose ids cannot say the part."""
+"""Shares of the questions that share passages with others, whose ids cannot say the part."""
 FEWEST = 8
 """Questions to train on below which the card warns."""
 Told: TypeAlias = Callable[[int, int, float, float | None], None]
