@@ -129,6 +129,55 @@ def test_a_date_or_number_is_preferred_where_one_is_asked_for() -> None:
     assert "1832" in answer.citations[0].quote
 
 
+def test_words_that_other_sentences_of_the_passage_hold_count_for_the_answer() -> None:
+    lighthouses = [
+        node(
+            f"Lighthouse {n} stands on island {n % 7}. It was lit in {1800 + n}. Its keeper had {n % 5} goats.", f"{n}"
+        )
+        for n in (9, 33, 13, 24)
+    ]
+    answer = Extract(words=30)(found("How many goats had the keeper of lighthouse 9?", *lighthouses))
+    assert "Its keeper had 4 goats." in [citation.quote for citation in answer.citations]
+
+
+NO_ANSWERS = [
+    "# Cause of the tide",
+    "Cause of the tide",
+    "2.1 What causes the tide",
+    "2 Cause of the tide in the moon",
+    "Do you know what causes the tide?",
+    "« What causes the tide ? »",
+    "潮汐是什么引起的，cause tide？",
+]
+
+
+@pytest.mark.parametrize("line", NO_ANSWERS)
+@pytest.mark.parametrize("embedder", [None, Letters()])
+def test_neither_a_question_nor_a_heading_is_an_answer(line: str, embedder: Letters | None) -> None:
+    text = f"Ships wait.\n\n{line}\n\nIt is the pull of the moon.\n\nHarbours are built."
+    answer = Extract(embedder, words=200, threshold=0.0)(found("What causes the tide?", node(text)))
+    assert line not in [citation.quote for citation in answer.citations]
+    assert answer.citations
+
+
+@pytest.mark.parametrize("line", ["Ada Quarry", "Pier of the harbour: 12 m", "- The tide pilot", "Tide | moon"])
+def test_a_label_an_item_and_a_row_are_no_headings(line: str) -> None:
+    text = f"Pilot:\n\n{line}\n\nShips wait."
+    assert not Passage.from_text(text, quotable(text)).headings
+
+
+def test_a_heading_counts_for_the_sentences_below_it_and_a_first_row_for_those_of_its_table() -> None:
+    text = "Storms\n\nMasts break.\n\nSteel\n\nBar | Yield | Strength\nB1 | 890 | 1000\nB2 | 900 | 1200\n\nMasts bend."
+    answer = Extract(words=10, threshold=0)(found("Which strength has B1 of steel?", node(text)))
+    assert answer.citations[0].quote == "B1 | 890 | 1000"
+
+
+@pytest.mark.parametrize("question", ["What is spolia?", "What's a spolia", "What is the Spolia?"])
+def test_a_definition_answers_what_something_is(question: str) -> None:
+    text = "Masons like spolia and what spolia is worth. Spolia (pl.) is a reused stone. What spolia is may vary."
+    assert Extract(words=5)(found(question, node(text))).citations[0].quote == "Spolia (pl.) is a reused stone."
+
+
 @pytest.mark.parametrize("embedder", [None, Letters()])
 def test_nothing_found_is_an_abstention(embedder: Letters | None) -> None:
     answer = Extract(embedder)(found("What causes the tide?"))
@@ -264,11 +313,13 @@ def test_likeness_does_not_depend_on_the_scale_of_the_cosines() -> None:
     assert {each.likeness for each in flat} == {0.0}
 
 
-def test_confidence_grows_with_the_evidence() -> None:
-    assert confidence(0.1, None) < confidence(0.5, None) < confidence(1.0, None)
-    assert confidence(0.5, 0.2) < confidence(0.5, 0.5) < confidence(0.9, 0.9)
+def test_confidence_grows_with_the_evidence_of_the_sentence_and_of_its_passage() -> None:
+    def sure(near: float, whole: float, cosine: float | None = None) -> float:
+        return confidence(Clues(0, 0, near, 0, 0, 0, 0, whole), cosine)
+
+    assert sure(0.1, 0.5) < sure(0.5, 0.5) < sure(0.5, 1.0)
+    assert sure(0.5, 0.5, 0.2) < sure(0.5, 0.5, 0.5) < sure(0.9, 0.5, 0.5) < sure(0.9, 0.9, 0.5)
     assert price_of_a_word(80) < price_of_a_word(30)
-    assert len(Clues._fields) == 8
 
 
 def test_a_sentence_wrapped_over_indented_lines_is_one() -> None:
