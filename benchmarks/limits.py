@@ -46,6 +46,12 @@ def _encodings(result: Result) -> Judged:
     return {f"exact of {name}": (share, least(0.9)) for name, share in result["exact"].items()}
 
 
+def _web_pages(result: Result) -> Judged:
+    limits = {"main content": least(0.91), "whole page": None}
+    sets = [name for name in ("generated", "labelled") if name in result]
+    return {f"{name} pages, F of {what}": (result[name][what]["F"], limits[what]) for name in sets for what in limits}
+
+
 def _install(result: Result) -> Judged:
     return {
         f"{name}, {what}": (result[name][what], most(bound))
@@ -567,6 +573,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "install": _install,
     "bm25": _bm25,
     "encodings": _encodings,
+    "web_pages": _web_pages,
     "ingest": _ingest,
     "jobs": _jobs,
     "demo": _demo,

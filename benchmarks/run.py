@@ -28,6 +28,7 @@ NAMES = (
     "documents",
     "pdf",
     "encodings",
+    "web_pages",
     "change",
     "first_questions",
     "splitters",
