@@ -19,7 +19,7 @@ from spolia.core.run_context import attempt
 from spolia.core.sweepable import Swept
 from spolia.errors import DataError, SpoliaError, StepFailed, WorkersFailed
 from spolia.evaluation.measures.measure import Case, SetMeasure
-from spolia.evaluation.measures.retrieval_measure import CutMeasure, gold_marks, gold_shape
+from spolia.evaluation.measures.retrieval_measure import OWN, CutMeasure, gold_marks, gold_shape
 from spolia.optimizer.score_board import Floats
 from spolia.orchestration.sweep import Together, sweeper
 from spolia.retrieval.graph.node_graph import NodeGraph
@@ -111,7 +111,8 @@ class SweepScores:
                 key: tuple[object, ...] = tuple(node.digest for node in one.nodes)
             else:
                 marks = places.get(id(one.pool)) or places.setdefault(id(one.pool), gold_marks(item, one.pool.nodes))
-                key = tuple([marks[at] for at in one.order[: self._depth]])
+                order = [at for at in one.order if marks[at] != OWN] if OWN in marks else one.order
+                key = tuple([marks[at] for at in order[: self._depth]])
             if key not in known:
                 case = Case(item, one.ranking)
                 seen = (measure.seen(case) for measure in self.measures)

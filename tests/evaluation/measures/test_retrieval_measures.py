@@ -12,7 +12,7 @@ from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure
 from spolia.evaluation.measures.rank_measures import NDCG
 from spolia.evaluation.measures.registry import parse_measure
-from spolia.evaluation.measures.retrieval_measure import found_ids
+from spolia.evaluation.measures.retrieval_measure import OWN, found_ids, gold_marks
 from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking
 
 ONE = Item("one", "?", gold=(("a",),))
@@ -265,3 +265,21 @@ def test_of_an_answer_the_evidence_counts_and_without_it_the_citations() -> None
     citations = (Citation("1", "n1", "p1", "a.txt", "so"),)
     assert found_ids(Answer("so", citations, evidence=ranking("x y"))) == ("x", "y")
     assert found_ids(Answer("so", citations)) == ("p1",)
+
+
+@pytest.mark.parametrize(
+    ("id", "text", "gold", "score"),
+    [
+        ("q1", "Salt is\ndear.", "a", 1.0),
+        ("q1", "Pepper is dear.", "a", 0.5),  # the same id by chance
+        ("q2", "Salt is dear.", "a", 0.5),
+        ("q1", "Salt is dear.", "q1", 1.0),
+    ],
+)
+def test_the_passage_that_is_the_question_itself_is_left_out(id: str, text: str, gold: str, score: float) -> None:
+    item = Item("q1", "Salt is dear. So it is.", gold=((gold,),))
+    nodes = [Node("n1", text, document=id), Node("n2", "Cheap salt.", document="a")]
+    found = Ranking(Query(item.question), (Hit(nodes[0], 2.0), Hit(nodes[1], 1.0)))
+    assert parse_measure("MRR").score(found, item) == score  # type: ignore[attr-defined]
+    marks = [mark for mark in gold_marks(item, nodes) if mark != OWN]
+    assert 1 / (1 + marks.index(1)) == score, "a sweep sees the same places"

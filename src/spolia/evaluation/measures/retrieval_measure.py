@@ -47,7 +47,7 @@ class RetrievalMeasure(GoldMeasure):
     def score(self, result: Result, item: Item) -> float:
         checked_item(self, item)
         if not item.quotes:
-            return self.of(found_ids(result), item)
+            return self.of(found_ids(result, item), item)
         return self.of_shown(*_first(Same(result), Same(item), self.share, getattr(self, "k", None)))
 
     @abstractmethod
@@ -110,8 +110,27 @@ def checked_k(k: int | None) -> None:
         raise MeasureError(f"A measure of the first {k} places measures nothing. Write k = 1 or more.")
 
 
-def found_ids(result: Result) -> tuple[str, ...]:
+def is_own_passage(item: Item, id: str, text: str) -> bool:
+    """Return whether a passage is the question itself, which rankings are measured without.
+
+    Queries of ArguAna are passages of its corpus. BEIR leaves out what has the query's id (`ignore_identical_ids`); ids
+    may also be equal by chance, where both are numbered, so the text must stand in the question too.
+
+    Source: Thakur et al., NeurIPS 2021 Datasets and Benchmarks.
+
+    >>> item = Item("q1", "Salt is dear.")
+    >>> is_own_passage(item, "q1", "Salt is\\ndear."), is_own_passage(item, "q1", "Pepper.")
+    (True, False)
+    """
+    if id != item.id or id in gold_ids(item):
+        return False
+    return " ".join(text.split()) in " ".join(item.question.split())
+
+
+def found_ids(result: Result, item: Item | None = None) -> tuple[str, ...]:
     """Ids of the passages behind a result, best first: each node stands for its document.
+
+    The passage that is the item's question itself is left out.
 
     Several nodes of one document keep their places, but only the first of them can count. For an answer, its evidence
     is measured; without evidence, its citations.
@@ -121,17 +140,24 @@ def found_ids(result: Result) -> tuple[str, ...]:
     ('p1', 'p2')
     """
     if isinstance(result, Answer) and result.evidence is None:
-        return tuple(citation.document or citation.node for citation in result.citations)
-    return tuple([hit.node.document or hit.node.id for hit in _ranking(result).hits])
+        passages = [(citation.document or citation.node, citation.quote) for citation in result.citations]
+    else:
+        passages = [(hit.node.document or hit.node.id, hit.node.text) for hit in _ranking(result).hits]
+    return tuple([id for id, text in passages if item is None or not is_own_passage(item, id, text)])
 
 
 def found_places(result: Result, item: Item) -> list[GoldPlace]:
     """Each place of a ranking, as far as it is of a document with gold."""
     if isinstance(result, Answer) and result.evidence is None:
-        return [GoldPlace.cited(citation) for citation in result.citations]
+        cited = map(GoldPlace.cited, result.citations)
+        return [place for place in cited if not is_own_passage(item, place.document, place.text)]
     gold = item.documents
-    hits = _ranking(result).hits
-    return [GoldPlace.of(hit) if (hit.node.document or hit.node.id) in gold else ELSEWHERE for hit in hits]
+    passages = [(hit.node.document or hit.node.id, hit) for hit in _ranking(result).hits]
+    return [
+        GoldPlace.of(hit) if id in gold else ELSEWHERE
+        for id, hit in passages
+        if id in gold or not is_own_passage(item, id, hit.node.text)
+    ]
 
 
 def _ranking(result: Result) -> Ranking:
@@ -156,10 +182,21 @@ def gold_shape(item: Item) -> object:
     return groups, tuple((number[one], grade) for one, grade in item.grades if one in number)
 
 
+OWN = -1
+
+
 def gold_marks(item: Item, nodes: Sequence[Node]) -> list[int]:
-    """By node the number of the gold passage that it stands for, from 1; 0 for those without gold."""
+    """By node the number of the gold passage that it stands for, from 1; 0 for those without gold, `OWN` for the item's
+    own passage."""
     number = _numbers(item)
-    return [number.get(node.document or node.id, 0) for node in nodes]
+    ids = [node.document or node.id for node in nodes]
+    marks = [number.get(id, 0) for id in ids]
+    if item.id in ids:
+        marks = [
+            OWN if is_own_passage(item, id, node.text) else mark
+            for mark, id, node in zip(marks, ids, nodes, strict=True)
+        ]
+    return marks
 
 
 def _numbers(item: Item) -> dict[Gold, int]:
