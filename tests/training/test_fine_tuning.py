@@ -147,7 +147,7 @@ def test_a_checkpoint_becomes_a_classifier_that_ends_chains(tmp_path: Path, kind
     assert (found.card["steps"]["made"], found.card["file"]) == (40, "weights.safetensors")  # 16 rows, 8 a step
     first, last = ([point["loss"] for point in found.card["curve"]][at] for at in (slice(5), slice(-5, None)))
     assert np.mean(last) < 0.9 * np.mean(first)
-    assert "No chain ends early" in found.card["notes"][-1]
+    assert "No chain ends early" in found.card["notes"][-2]
     scorer = LocalCrossEncoder(str(tmp_path / "out"), window=64)
     rows = beginnings(trainer.chains.sampled[0])
     scores = scorer.scores(rows[0][0], [text for _, text in rows])

@@ -26,13 +26,14 @@ from spolia.training.classifier import NEVER
 from spolia.training.sufficiency import (
     SampledChain,
     SufficiencyTrainer,
+    answer_logprob,
     best_threshold,
     sample_chains,
     stopped,
     sufficiency_rows,
 )
 from spolia.training.training import train
-from spolia.types import Answer, Chain, Item, Query
+from spolia.types import Answer, Chain, Item, Prompt, Query, Token
 
 
 def chain(item: str, *exact: float, promise: float = 0.0, said: str = "Ann") -> SampledChain:
@@ -80,6 +81,25 @@ def test_too_few_questions_show_no_threshold() -> None:
     assert found.threshold == NEVER
     assert "About 199 questions with chains can show that" in found.said(0.015)
     assert best_threshold([], [], 0.015).threshold == NEVER
+
+
+class Scoring(ScriptedModel):
+    """A model that finds an answer likely if the text before holds it."""
+
+    def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
+        return (Token(text, -0.5 if text in prompt.text else -4.0),)
+
+
+def test_the_chain_of_a_question_that_makes_its_answer_likeliest_is_learned_from_by_default() -> None:
+    llm = Scoring(("",), capabilities=frozenset(("chat", "scores")))
+    item = Item("a", "What is a?", ("Ann 1",))
+    unlikely, likely = (one.chain for one in (chain("a", 0, 0, said="Bob"), chain("a", 0, 1)))
+    assert (answer_logprob(llm, item, unlikely), answer_logprob(llm, item, likely)) == (-4.0, -0.5)
+    search = BM25(Corpus("none").group())
+    assert SufficiencyTrainer(llm, search).best_only
+    assert not SufficiencyTrainer(llm, search, best_only=False).best_only
+    assert not SufficiencyTrainer(Scoring(("",)), search).best_only
+    assert not SufficiencyTrainer(ScriptedModel(("",)), search).best_only
 
 
 @pytest.mark.parametrize(("questions", "least"), [(60, 0), (400, 50)])

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import ceil, log
+from math import ceil, fsum, log
 from random import Random
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 
 from spolia.core.operator import Operator, Retriever
 from spolia.core.run_context import check_cancelled
+from spolia.core.validation import capabilities_of
 from spolia.evaluation.measures.answers.string_match import F1, ExactMatch
 from spolia.flows.corag import Searched, begin, corag, final, hops
-from spolia.flows.corag_best_of_n import promise
 from spolia.flows.corag_classifier import corag_classifier
-from spolia.models.prompting.likelihood import Likelihood
+from spolia.models.prompting.likelihood import Continuation, Likelihood
 from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
 from spolia.models.text_classifier import Part, TrainedClassifier
 from spolia.models.trained_weights import TrainedWeights
@@ -39,7 +39,7 @@ class SampledChain(Value):
         exact: EM of the answer after the first pair, the first two, …
         f1: its F1.
         tokens: what the model has read and written until then, the answer counted in.
-        promise: how much the model makes of the chain; the higher the better. 0 where it cannot score.
+        promise: ln P(accepted answer | question, chain) by the model; 0 where it cannot score.
     """
 
     item: str
@@ -77,7 +77,6 @@ def sample_chains(
     repeats itself. With the cache of the run a second call asks the model nothing again.
     """
     grow, end = hops(llm, search, steps), final(llm, search)
-    hope = promise.but(likelihood=Likelihood(llm)) if isinstance(llm, ScoresContinuations) else None
     for item in filter(ExactMatch().applies, items):
         check_cancelled()
         with Run.current() or Run(share=True) as run:
@@ -85,8 +84,24 @@ def sample_chains(
                 _grown(run, begin(Query(item.question, sample=sample)), grow, end, item, steps) for sample in range(n)
             ]
             found = [one for one in every if one.chain.pairs]
-            hopes = [hope(Searched(one.chain.query, one.chain.pairs)) if hope else 0.0 for one in found]
-        yield from (one.but(promise=score) for one, score in zip(found, hopes, strict=True))
+            if scores_texts(llm):
+                found = [chain.but(promise=answer_logprob(llm, item, chain.chain)) for chain in found]
+        yield from found
+
+
+def scores_texts(llm: LanguageModel) -> TypeGuard[ScoresContinuations]:
+    """Return whether a model states the log-probabilities of given texts."""
+    return isinstance(llm, ScoresContinuations) and capabilities_of(ScoresContinuations) <= llm.capabilities
+
+
+def answer_logprob(llm: ScoresContinuations, item: Item, chain: Chain) -> float:
+    """Return ln P(A | Q, C): how likely the model makes the accepted answer of a question after a chain.
+
+    Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025, equation 4.
+    """
+    pairs = (f"{question}\n{answer}" for question, answer in chain.pairs)
+    tokens = Likelihood(llm)(Continuation.of(item.answers[0], item.question, *pairs))
+    return fsum(token.logprob for token in tokens)
 
 
 def _grown(
@@ -120,7 +135,7 @@ def sufficiency_rows(
 
     Args:
         whole: also those after it, as a chain has them that was not ended there.
-        best_only: of the chains of a question, only the one with the highest `promise`: rejection sampling.
+        best_only: of the chains of a question, only C = argmax ln P(A | Q, C), the one with the highest `promise`.
         singles: of the chains that end after one pair, at most this many times those that end after two; the others
             are left out by lot. The paper keeps 4,077 beside 2,325: 1.75.
         seed: of the lot.
@@ -242,7 +257,8 @@ class SufficiencyTrainer(ClassifierTrainer):
         n: chains of a question.
         whole: learn also of the beginnings after the first that suffices, which the paper leaves out: a chain that was
             not ended there goes on to them.
-        best_only: learn of the most promising chain of a question alone (rejection sampling), not of all.
+        best_only: learn of C = argmax ln P(A | Q, C) alone, of the chains of a question (equation 4 of the paper). By
+            default where the model can score texts; else of all chains.
         singles: of chains that suffice after one pair, this many times those after two, at most.
         most_lost: EM, as a share, that the threshold may cost.
         penalty: of the weights, squared.
@@ -264,7 +280,7 @@ class SufficiencyTrainer(ClassifierTrainer):
         chain_steps: int = 6,
         n: int = 4,
         whole: bool = True,
-        best_only: bool = False,
+        best_only: bool | None = None,
         singles: float = 1.75,
         most_lost: float = 0.015,
         penalty: float = 0.01,
@@ -273,7 +289,8 @@ class SufficiencyTrainer(ClassifierTrainer):
     ) -> None:
         super().__init__(embedder, hidden=hidden, penalty=penalty, rate=rate)
         self.llm, self.search, self.chain_steps, self.n, self.whole = llm, search, chain_steps, n, whole
-        self.best_only, self.singles, self.most_lost = best_only, singles, most_lost
+        self.best_only = scores_texts(llm) if best_only is None else best_only
+        self.singles, self.most_lost = singles, most_lost
         self.sampled = None if chains is None else list(chains)
         self.chains: list[SampledChain] = []
 
