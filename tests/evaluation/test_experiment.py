@@ -475,3 +475,10 @@ def test_a_record_with_a_right_checksum_that_nobody_has_written_so_is_passed_ove
 def test_an_answer_that_would_unpack_to_more_than_was_written_is_no_answer() -> None:
     with pytest.raises(DataError, match="too large"):
         _unpacked(compress(bytes(2**28 + 1)))
+
+
+def test_a_report_says_of_each_measure_how_many_questions_have_no_gold_for_it() -> None:
+    items = [*ITEMS[:2], Item("q8", "question 8", answers=("Nokia",))]
+    report = Experiment(says_nokia, items, "R@1,MRR,EM").run()
+    assert "R@1, MRR: 1 of 3 questions has no gold for them." in report.warnings
+    assert "EM: 2 of 3 questions have no gold for it." in report.warnings

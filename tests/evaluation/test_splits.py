@@ -150,7 +150,9 @@ def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None
     flows, measures = {"a": nothing, "b": nothing_else}, parse_measures("R@5")
     Experiment(flows, items, measures).run(path=tmp_path)
     assert Experiment(flows, items, [*measures, *parse_measures("MRR")]).run(path=tmp_path).looked == 1
-    with pytest.raises(DataError, match=r"choose a flow .nothing; the first: 'q1'.* To go on, ask new questions; or allow it"):
+    with pytest.raises(
+        DataError, match=r"choose a flow .nothing; the first: 'q1'.* To go on, ask new questions; or allow it"
+    ):
         Experiment(nothing, reported, measures).run(path=tmp_path / "own.experiment")
     told = Experiment(nothing, reported, measures, overlap=True).run(path=tmp_path)
     assert (told.tuned, told.looked) == (len(reported), 2)

@@ -196,6 +196,15 @@ class Report(Value):
         if self.without_gold:
             left = several(self.without_gold, "question")
             found.append(f"{left} without gold {were(self.without_gold)} left out.")
+        lacking: dict[int, list[str]] = {}
+        for measured in self.flows[0].measured:
+            lacking.setdefault(measured.without_gold, []).append(measured.measure)
+        found += [
+            f"{', '.join(measures)}: {n} of {several(self.n, 'question')} {'has' if n == 1 else 'have'} no gold for "
+            f"{'it' if len(measures) == 1 else 'them'}."
+            for n, measures in lacking.items()
+            if n
+        ]
         return (*found, *self.notes, *self.table.notes)
 
     def is_partial(self, degraded: str = "stop") -> bool:
