@@ -2,7 +2,8 @@
 
     python benchmarks/extract.py [--data NAME] [--limit N] [--out FILE]
 
-Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout; by default xquad_en, on which nothing was tuned.
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout; by default xquad_en,
+whose answers one number was chosen by: the constant of the confidence without an embedder.
 All its passages are indexed into a store of its own and searched by the flow `hybrid` (and by `bm25`, for `Extract`
 without an embedder). A reply counts when some gold answer is part of it, both without case, punctuation and articles
 (the normalisation of SQuAD), the markers of its citations taken out; an abstention counts as wrong. Words are those of
