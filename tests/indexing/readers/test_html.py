@@ -76,6 +76,25 @@ def test_a_page_from_the_web_is_read_whole_if_hardly_anything_is_left() -> None:
     assert "Stone 199" in reading.document.text
 
 
+@pytest.mark.slow
+def test_lists_stay_on_a_page_that_a_table_lays_out() -> None:
+    pytest.importorskip("trafilatura")
+    wall = "<p>Basalt is a dark stone, of which wall {} was built in the old town by the river, for many years.</p>"
+    text = "".join(map(wall.format, range(9)))
+    items = "".join(
+        f"<li>Wall {number} has a gate of granite that was brought from the hills</li>" for number in range(5)
+    )
+    menu = "".join(f"<li><a href=/{number}>Town {number}</a></li>" for number in range(9))
+    page = (
+        f"<table><tr><td colspan=2><ul>{menu}</ul><tr><td><ul>{menu}</ul><td><h1>Walls</h1>{text}<ul>{items}</ul>"
+        f"<tr><td colspan=2><p>All rights reserved.</p><ul>{menu}</ul></table>"
+    )
+    reading = WebPageReader().read(Blob("https://example.org/", page.encode()))
+    assert "wall 8 was built" in reading.document.text
+    assert "Wall 4 has a gate" in reading.document.text
+    assert "Town" not in reading.document.text
+
+
 def test_the_header_and_the_notes_of_an_article_belong_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "find_spec", lambda name: None)
     two = ARTICLE.replace("</article>", "</article><article>Another.</article>")

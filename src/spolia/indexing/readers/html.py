@@ -204,12 +204,18 @@ class Page:
 
 
 def _main_content(html: str) -> Any:
-    """The tree of what trafilatura finds; None where it finds nothing."""
+    """The tree of what trafilatura finds; None where it finds nothing. By default it loses lists on pages that a table
+    lays out."""
     import trafilatura
     from selectolax.lexbor import LexborHTMLParser
 
     found = trafilatura.extract(
-        html, output_format="html", include_comments=False, include_tables=True, include_images=True
+        html,
+        output_format="html",
+        include_comments=False,
+        include_tables=True,
+        include_images=True,
+        favor_recall=True,
     )
     return LexborHTMLParser(found) if found else None
 
