@@ -5,6 +5,7 @@ import posixpath
 import re
 import zipfile
 from collections.abc import Mapping
+from copy import copy
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -26,9 +27,12 @@ def transitional(file: io.BytesIO) -> io.BytesIO:
     """
     with zipfile.ZipFile(file) as archive:
         names = archive.namelist()
-        if "_rels/.rels" not in names or not _STRICT.search(archive.read("_rels/.rels")):
+        try:
+            if "_rels/.rels" not in names or not _STRICT.search(archive.read("_rels/.rels")):
+                return file
+            parts = {name: archive.read(name) for name in names}
+        except MEMBER_ERRORS:  # it is mended first
             return file
-        parts = {name: archive.read(name) for name in names}
     return _packed({name: _STRICT.sub(_name, data) if name.endswith(_XML) else data for name, data in parts.items()})
 
 
@@ -45,7 +49,8 @@ def mended(archive: zipfile.ZipFile, failures: UnitFailures) -> io.BytesIO:
             data = failures.attempt("part", partial(archive.read, member), b"", partial(_begin, archive, member))
             if member.filename.endswith(_XML) and find_spec("lxml"):
                 data = failures.attempt("part", partial(_checked, data), b"", partial(_recovered, data))
-            parts[member.filename] = data
+            if data or not member.file_size:
+                parts[member.filename] = data
     for name in [name for name in parts if name.endswith(".rels")]:
         parts[name] = _related(name, parts, failures)
     if _TYPES in parts:
@@ -62,10 +67,12 @@ def _packed(parts: Mapping[str, bytes]) -> io.BytesIO:
 
 
 def _begin(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """What comes out of a member before its damage."""
+    """What comes out of a member before its damage; all of it, if only its checksum is wrong."""
     found = bytearray()
+    unchecked = copy(member)
+    del unchecked.CRC  # else the last piece, which may be all, is refused
     try:
-        with archive.open(member) as file:
+        with archive.open(unchecked) as file:
             while piece := file.read(_PIECE):
                 found += piece
     except MEMBER_ERRORS:
@@ -89,7 +96,7 @@ def _recovered(data: bytes) -> bytes:
     from lxml import etree
 
     root = xml_root(data, recover=True)
-    return bytes(etree.tostring(root)) if root is not None else b""
+    return _checked(etree.tostring(root)) if root is not None else b""  # lxml may save names that it does not read
 
 
 _RELATIONSHIP = re.compile(rb"<(?:\w+:)?Relationship\b[^>]*?/>")
@@ -102,11 +109,13 @@ def _related(name: str, parts: Mapping[str, bytes], failures: UnitFailures) -> b
 
     def exists(relationship: re.Match[bytes]) -> bytes:
         target = _TARGET.search(relationship[0])
-        if target is None or _OUTSIDE.search(relationship[0]):
+        if target is not None and _OUTSIDE.search(relationship[0]):
             return relationship[0]
-        path = posixpath.normpath(posixpath.join("/", base, target[1].decode("utf-8", "replace"))).lstrip("/")
 
         def look() -> bytes:
+            if target is None:
+                raise KeyError("a relationship has no target")
+            path = posixpath.normpath(posixpath.join("/", base, target[1].decode("utf-8", "replace"))).lstrip("/")
             if path not in parts:
                 raise KeyError(f"it has no part {path}")
             return relationship[0]

@@ -56,7 +56,7 @@ def read_package(blob: Blob, kind: str, needs: str, read: Callable[[zipfile.ZipF
                 copy = mended(archive, failures)
                 if not failures:
                     raise
-        with zipfile.ZipFile(copy) as archive:
+        with zipfile.ZipFile(transitional(copy)) as archive:
             reading = read(archive)
     dropped = Counter(dict(reading.dropped)) + Counter(failures.dropped())
     return reading.but(dropped=counted(dropped), warnings=reading.warnings + failures.warnings())
