@@ -25,7 +25,8 @@ CONTROL = {
     "DeepSeek": ["<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>", "<｜tool▁calls▁begin｜>",
                  "<｜DSML｜invoke"],
     "Phi, GLM": ["<|user|>", "<|assistant|>", "[gMASK]", "<sop>", "<|observation|>"],
-    "Kimi, Seed, MiniMax": ["◁think▷", "<seed:think>", "<[PLHD1_never_used]>", "</minimax:tool_call>", "]<|im_end|>"],
+    "Kimi, Seed, MiniMax": ["◁think▷", "<seed:think>", "<[PLHD1_never_used]>", "</minimax:tool_call>", "]<|im_end|>",
+                            "]~b]user", "]~!b[", "[e~[", "]!p~["],
     "T5, code": ["<extra_id_0>", "<fim_1>", "<0x0A>", "<reserved_special_token_1>"],
     "made up": ["<|tomorrow>", "<tomorrow|>", "<|x-1|>", "<||x||>", "[/TOMORROW]", "[NEW_MARK]", "<begin_of_x>"],
     "a prompt": ["</passages>", "<passages number='2'>"],
@@ -36,7 +37,7 @@ ORDINARY = [
     "arr[i][j_k]", "[INFO] start", "Array<string | number>", "if (a<b || c>d)", "std::vector<int>", "#include <a.h>",
     "Map<String, List<Integer>>", "user: ann", "<end_date>2</end_date>", "<!DOCTYPE html>", "<a href='x'>y</a>",
     "a[b|c]", "[[link]]", "<T extends A|B>", "cout << x", "regex [a-z_]", "<ns:tag attr='1'/>",
-    "<svg><path d='M0'/></svg>",
+    "<svg><path d='M0'/></svg>", "d[1]~e[2]", "a[i]!=b[j]",
 ]  # fmt: skip
 UNSEEN = [
     chr(point)

@@ -3,8 +3,8 @@
 A text is read as a model may read it: without invisible characters, combining marks, widths and case. What then has the
 shape of a mark gets another character at its beginning, so that nothing is lost and nothing is longer: `‹` for `<`,
 `⟦` for `[`, `∶` for the colon after a speaker. Shapes, so that tomorrow's templates are covered: a bar beside an angle
-bracket (`<|turn>`, `<turn|>`), `<start_of_…>`, numbered tokens (`<unused99>`), `<[…]>`, `◁…▷`, `[/INST]` and
-`[TOOL_CALLS]`. Only words that ordinary XML might have too are listed.
+bracket (`<|turn>`, `<turn|>`), `<start_of_…>`, numbered tokens (`<unused99>`), `<[…]>`, `◁…▷`, `]~b]`, `[/INST]`
+and `[TOOL_CALLS]`. Only words that ordinary XML might have too are listed.
 
 Sources: the chat templates of ChatML, Llama, Mistral, Gemma, DeepSeek, Phi, Qwen, Kimi, MiniMax and Seed; "Human:" of
 Anthropic's first API; the reflection tokens of Self-RAG (Asai et al., ICLR 2024).
@@ -84,7 +84,7 @@ _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _FOLDS, _FOLDS_OF_LINES = _Folds(_BLANKS), _Folds(_BLANKS + _LINE_ENDS)
 """What a mark is read by, and what a speaker at the beginning of a line."""
 _ODD = pattern(r"[^\t\n -~]")
-_OPENING = pattern(r"[<＜﹤≮◁\[［﹇【︻:：﹕︓⩴]")
+_OPENING = pattern(r"[<＜﹤≮◁\[［﹇【︻\]］﹈】︼:：﹕︓⩴]")
 """Characters that are read as the beginning of a mark, or hold it."""
 
 
@@ -117,7 +117,8 @@ def _marks(tags: frozenset[str]) -> re.Pattern[str]:
     )
     return re.compile(
         rf"<(?={angle})|◁(?={angle}|[^▷\n]{{1,40}}▷)"
-        rf"|\[(?=/?(?:{spelt(_BRACKETED)})\]|(?:{spelt(_REFLECTION)})\]|/[a-z_]{{2,30}}\])"
+        rf"|\[(?=/?(?:{spelt(_BRACKETED)})\]|(?:{spelt(_REFLECTION)})\]|/[a-z_]{{2,30}}\]|[a-z]~\[)"
+        rf"|\](?=~[a-z]\]|~![a-z]\[|![a-z]~\[)"
     )
 
 
