@@ -255,3 +255,10 @@ def test_a_full_database_loses_nothing(corpus: Corpus) -> None:
     writer.close()
     assert sync(corpus, SECOND) > 0
     assert corpus.snapshot().check() == []
+
+
+def test_a_path_where_no_store_can_be_made_asks_for_another(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"could not be made.*Name another path for the store") as raised:
+        Corpus(tmp_path / "file" / "store").create()
+    assert "repair" not in str(raised.value)

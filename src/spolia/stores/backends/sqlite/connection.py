@@ -306,6 +306,8 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
         return StoreBusy(f"{what}: another program has locked corpus.db ({text}). End it, then repeat.")
     if code == sqlite3.SQLITE_CONSTRAINT_UNIQUE and "nodes.id" in text:
         return StoreError(f"{what}: two nodes have one id ({text}). Give every node of a corpus an id of its own.")
+    if doing == "made" and isinstance(error, OSError) and not os.path.exists(store / DATABASE):
+        return StoreError(f"{what}: {text}. Name another path for the store.")
     if code & 0xFF in _DAMAGED or isinstance(error, (ValueError, OSError)):
         return StoreCorrupt(
             f"{what}: {text}. To see what is damaged write: spolia doctor --deep --store {store}; to mend "
