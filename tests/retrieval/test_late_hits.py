@@ -168,7 +168,7 @@ def test_a_late_ranking_is_as_good_as_another(group: NodeGroup) -> None:
 def test_a_late_ranking_that_was_read_lets_go_of_its_snapshot(group: NodeGroup) -> None:
     found = late_ranking(group)
     assert found.hits
-    assert vars(found).keys() == {"query", "hits", "source"}
+    assert vars(found).keys() == {"query", "hits", "source", "merged"}
 
 
 def test_the_text_is_of_the_generation_that_was_asked(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Help in two lengths: `--help` fits on a screen, `--help-all` says everything."""
 
-from textwrap import shorten
+from textwrap import fill, shorten
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -40,8 +40,7 @@ def write_short_help(command: Any, ctx: Any, formatter: Any) -> None:
     """Write one line for each command, argument and option, and the names alone of options beyond `LINES`."""
     command.format_usage(ctx, formatter)
     purpose = (command.help or "").partition("\n\n")[0]
-    formatter.write_paragraph()
-    formatter.write_text(" ".join(purpose.split()))
+    _write_paragraph(formatter, " ".join(purpose.split()))
     if isinstance(command, TyperGroup):
         names = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
         _write_rows(formatter, "Commands", [(name, one.help or "") for name, one in names if one and not one.hidden])
@@ -55,11 +54,13 @@ def write_short_help(command: Any, ctx: Any, formatter: Any) -> None:
     _write_rows(formatter, "Arguments", arguments)
     _write_rows(formatter, "Options", [(_usage(param), param.help or "") for param in options[:LINES]] + _HELP_ROW)
     if further := ", ".join(param.opts[0] for param in options[LINES:]):
-        formatter.write_paragraph()
-        formatter.write_text(f"Further options, which --help-all describes: {further}")
+        _write_paragraph(formatter, f"Further options, which --help-all describes: {further}")
     if command.epilog:
-        formatter.write_paragraph()
-        formatter.write_text(command.epilog)
+        _write_paragraph(formatter, command.epilog)
+
+
+def _write_paragraph(formatter: Any, text: str) -> None:
+    formatter.write("\n" + fill(text, formatter.width, break_on_hyphens=False) + "\n")
 
 
 def _usage(param: Any) -> str:

@@ -32,6 +32,7 @@ EXTRAS = {
     "images": ("pictures; their text with Tesseract", ("pillow",)),
     "office": ("DOCX, PPTX, XLSX files", ("python-docx", "python-pptx", "python-calamine")),
     "mail": ("Outlook's MSG files", ("olefile",)),
+    "web": ("main content of web pages", ("trafilatura",)),
     "xberg": ("a hundred formats, by xberg", ("xberg",)),
     "docling": ("layout of pages by models, by docling", ("docling",)),
     "pandoc": ("LaTeX and other formats, by pandoc", ("pypandoc_binary",)),

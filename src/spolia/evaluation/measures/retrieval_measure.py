@@ -114,7 +114,7 @@ def is_own_passage(item: Item, id: str, text: str) -> bool:
     """Return whether a passage is the question itself, which rankings are measured without.
 
     Queries of ArguAna are passages of its corpus. BEIR leaves out what has the query's id (`ignore_identical_ids`); ids
-    may also be equal by chance, where both are numbered, so the text must stand in the question too.
+    may also be equal by chance, where both are numbered, so the question must hold the text, too.
 
     Source: Thakur et al., NeurIPS 2021 Datasets and Benchmarks.
 

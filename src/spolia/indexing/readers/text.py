@@ -155,7 +155,7 @@ def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) ->
     if not encoding and high > letters:
         raise DocumentError(
             f"{uri}: its encoding is unknown: it is not UTF-8 ({place}), and no other encoding is likely. "
-            "Convert it, for example: iconv -f SHIFT_JIS -t UTF-8 OLD > NEW"
+            "Convert it, for example: iconv -f CP932 -t UTF-8 OLD > NEW"
         )
     encoding = encoding or "cp1252"
     warning = (
@@ -186,7 +186,7 @@ _ENCODINGS = (
 # too little evidence to choose among all encodings, and in doubt cp1252 is the commonest.
 _LATIN = ("cp1250", "cp1252", "cp1254", "iso8859-2")
 _FEW_BYTES, _LATIN_CONFIDENCE = 2, 0.06
-_MIN_CONFIDENCE = 0.04  # random bytes reach 0.033, texts of 25 characters in other scripts 0.05 and more
+_MIN_CONFIDENCE = 0.035  # random bytes reach 0.033, short texts in other scripts 0.037 and more
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
 
 

@@ -192,7 +192,7 @@ class SlidingWindow(Sized):
     ['One is here. Two is there.', 'Two is there. Three is nowhere.']
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 2
 
     size: int = 200
     overlap: int = 20

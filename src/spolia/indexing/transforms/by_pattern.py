@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import ClassVar
 
 from spolia.core.call_bounds import most
 from spolia.core.operator import Operator, checked_operator
@@ -36,8 +35,6 @@ class ByPattern(Choosing):
     >>> cut("notes/A.TXT"), cut("a.md")
     (['One.', 'Two.'], ['One. Two.'])
     """
-
-    version: ClassVar[int] = 2
 
     transforms: tuple[tuple[str, Operator[Part, Pieces]], ...]
     otherwise: Operator[Part, Pieces] = field(default_factory=SlidingWindow)

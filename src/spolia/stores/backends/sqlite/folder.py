@@ -275,7 +275,7 @@ class FolderBackend:
 
 class FolderWriteSession:
     def __init__(self, store: Path, timeout_s: float) -> None:
-        if not (store / LOCK).exists():
+        if not os.path.exists(store / LOCK):  # in a folder that may not be read, Path.exists raises
             connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
         self._lock = WriterLock(store, timeout_s)
         try:
