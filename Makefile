@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 # What is installed is compiled when it is first imported: most of it never is.
 INSTALL := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install --no-compile
 export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes are started: none of them compiles everything again
+# The tests load many native libraries into one process; without more static TLS the last of them (usearch's) do not load.
+export GLIBC_TUNABLES := glibc.rtld.optional_static_tls=65536
 
 .PHONY: demo test check types layers words site weight suite quick bench pages versions docs release audit lock clean
 

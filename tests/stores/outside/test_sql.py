@@ -58,7 +58,7 @@ def filled(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def in_this_process(limits: QueryLimits) -> Iterator[Any]:
+def in_this_process(limits: QueryLimits, serves: object = None) -> Iterator[Any]:
     """A worker that is none: what a test patches is not patched in another process."""
     yield SimpleNamespace(call=lambda function, *arguments, **_: function(*arguments))
 
