@@ -25,7 +25,7 @@ STEPS = {
     "a run for each question, functions over texts, journal on": most(12.0),
     "run, journal on, inputs and outputs kept": most(40.0),
 }
-WEIGHTS = {"base": (24, 150.0), "[pdf,office,embeddings]": (44, 312.0)}
+WEIGHTS = {"base": (24, 150.0), "[pdf,office,embeddings]": (45, 316.0)}
 
 
 def _steps(result: Result) -> Judged:
