@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 
 from spolia.errors import NotAStore, StoreCorrupt, StoreError, StoreTooNew
 from spolia.indexing.sync.repair import repair
+from spolia.private_files import share
 from spolia.stores.backends.sql import SCHEMA_VERSION
 from spolia.stores.corpus import Corpus
 from spolia.stores.writer import Writer
@@ -163,6 +165,7 @@ from spolia.stores import files, integrity, writer
 from spolia.stores.lexical import index
 from spolia.stores.corpus import Corpus
 from spolia.indexing.sync.repair import repair
+from spolia.private_files import share
 from spolia.stores.backends.sql import SCHEMA_VERSION
 from tests.stores.scenario import EMBEDDER, FIRST, embed, put, sync
 corpus, nobody, said = Corpus(sys.argv[1]), frozenset(), {}
@@ -172,7 +175,7 @@ def tried(name, do):
     except SpoliaError as error:
         said[name] = f"{type(error).__name__}: {error}"
 if sys.argv[2] == "nobody":
-    os.setuid(65534)
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
 else:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 def written():
@@ -209,6 +212,7 @@ def test_a_store_that_may_only_be_read_can_be_searched(corpus: Corpus, is_open: 
         corpus.snapshot()
         with corpus.writer() as writer:
             writer.touch(writer.sources()["a.txt"].but(mtime_ns=7))
+    share(corpus.path, grp.getgrgid(65534).gr_name)
     said = as_somebody_else(corpus, "nobody")
     assert (said["search"], said["nearest"], said["check"]) == (1, 3, [])
     assert "StoreError" in str(said["write"])
@@ -220,11 +224,10 @@ def test_a_store_that_may_only_be_read_can_be_searched(corpus: Corpus, is_open: 
 @pytest.mark.slow
 @needs_root
 def test_a_store_that_may_not_be_read(corpus: Corpus) -> None:
-    Path(corpus.path).chmod(0o700)
     said = as_somebody_else(corpus, "nobody")
     for use in ("write", "search", "nearest", "check"):
         assert "it may not be read" in str(said[use])
-        assert "chmod -R a+rX" in str(said[use])
+        assert f"spolia repair --shared-group GROUP --store {corpus.path}" in str(said[use])
 
 
 @pytest.mark.slow
