@@ -1,4 +1,4 @@
-"""Which tests hold each sentence of docs/contributing/run_contract.md."""
+"""Which tests hold each sentence of docs/reference/run_contract.md."""
 
 HELD_BY: dict[int, tuple[str, ...]] = {
     1: (

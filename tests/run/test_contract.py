@@ -1,4 +1,4 @@
-"""Each sentence of docs/contributing/run_contract.md."""
+"""Each sentence of docs/reference/run_contract.md."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.run.flows import (
     queries,
 )  # fmt: skip
 
-CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "contributing" / "run_contract.md"
+CONTRACT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "run_contract.md"
 
 
 @pytest.fixture(autouse=True)
