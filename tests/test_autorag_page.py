@@ -44,7 +44,7 @@ MODULES = """
 """.split()  # noqa: SIM905
 CELLS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in (DOCS / "how-to" / "autorag.md").read_text().splitlines()
+    for line in (DOCS / "reference" / "autorag.md").read_text().splitlines()
     if line.startswith("|") and not line.startswith(("|---", "| AutoRAG |"))
 ]
 OURS = sorted(

@@ -36,7 +36,7 @@ from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Node, Value
 
 TESTS = Path(__file__).resolve().parents[1]
-PAGE = TESTS.parent / "docs" / "how-to" / "lazyllm.md"
+PAGE = TESTS.parent / "docs" / "reference" / "lazyllm.md"
 NOBODY: frozenset[str] = frozenset()
 STONES = "Spolia are stones. Builders take them from older buildings.\n\nThe arch has many."
 
