@@ -149,7 +149,7 @@ def test_what_is_hardly_meant_is_told(spolia: Spolia, data: Path) -> None:
     assert ran.json["warnings"] == [
         "1 questions without a text, which will fail: the first is 'typo'.",
         "1 passages without a text, which no search finds: the first is 'nothing'.",
-        "gold_id of questions, in 1 row, is read by nothing. docs/how-to/datasets.md has the fields; others go in "
+        "gold_id of questions, in 1 row, is read by nothing. docs/reference/data_sets.md has the fields; others go in "
         "meta.",
     ]
     questions = (data / "questions.jsonl").read_text()

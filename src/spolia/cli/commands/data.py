@@ -191,7 +191,7 @@ def _doubts(given: DataSet, passages: Sequence[Document], items: Sequence[Item])
             yield f"{len(ids):,} {what}: the first is {ids[0]!r}."
     for field, times in given.written.unread(Path(given.path)).items():
         where = f"{field}, in {several(times, 'row')}, is read by nothing."
-        yield f"{where} docs/how-to/datasets.md has the fields; others go in meta."
+        yield f"{where} docs/reference/data_sets.md has the fields; others go in meta."
 
 
 _LINES = {

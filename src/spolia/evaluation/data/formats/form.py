@@ -200,7 +200,7 @@ def form_of(path: Path) -> Form:
     has = names_in(path) if path.is_dir() else f"a first row with: {', '.join(first_record(path)) or 'nothing'}"
     known = "; ".join(f"{form.called} ({form.files})" for form in forms())
     raise DataError(
-        f"{path} is in no form that is known; it has {has}. Known: {known}. docs/how-to/datasets.md has them all."
+        f"{path} is in no form that is known; it has {has}. Known: {known}. docs/reference/data_sets.md has them all."
     )
 
 

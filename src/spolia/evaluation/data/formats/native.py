@@ -1,4 +1,4 @@
-"""The rows of a data set as Spolia writes them; docs/how-to/datasets.md has the fields."""
+"""The rows of a data set as Spolia writes them; docs/reference/data_sets.md has the fields."""
 
 import json
 from collections import Counter
@@ -254,7 +254,7 @@ def _file(folder: Path, name: str) -> Path:
         there = "is a file, not a folder" if folder.exists() else "does not exist"
         raise DataError(
             f"{folder} {there}. Give a folder with corpus.jsonl and questions.jsonl (or .jsonl.gz), or a data set in "
-            "another form; docs/how-to/datasets.md has them all."
+            "another form; docs/reference/data_sets.md has them all."
         )
     instead = ", or ask the questions of your own store: --store STORE" if name == "corpus" else ""
     raise DataError(
