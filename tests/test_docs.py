@@ -125,7 +125,7 @@ def test_made_parts_are_what_the_code_and_the_measurements_say(page: Path) -> No
 
 def test_every_command_has_its_part_of_the_page() -> None:
     found = (ROOT / "docs" / "reference" / "options.md").read_text()
-    assert [name for _, name, _ in pages.PART.findall(found)] == ["options", *pages.commands()]
+    assert [name for _, name, _ in pages.PART.findall(found)] == ["exit codes", "options", *pages.commands()]
 
 
 def test_the_tree_of_the_architecture_is_the_one_that_is_checked() -> None:
