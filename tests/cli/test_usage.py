@@ -63,6 +63,14 @@ def test_help_fits_on_a_screen_and_names_every_option(
             assert [option for option in options if option not in written] == []
 
 
+def test_help_begins_with_what_a_command_needs_and_with_its_own_options(spolia: Spolia) -> None:
+    help_text = spolia("tune", "--help").out
+    assert " tune [OPTIONS] SPACE\n" in help_text
+    assert re.search(r"--data DATA +\(required\) ", help_text)
+    places = [help_text.index(f"  {name}") for name in ("--data", "--store", "--strategy", "--llm", "--help-all")]
+    assert places == sorted(places)
+
+
 def test_help_all_describes_what_help_only_names(spolia: Spolia, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     assert "Further options, which --help-all describes:" in spolia("serve", "--help").out

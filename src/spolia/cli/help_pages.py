@@ -7,11 +7,12 @@ from typer.core import TyperCommand, TyperGroup
 
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 LINES = 36
-"""Options of a command that `--help` describes, in the order of their declaration. It only names the others."""
+"""Options of a command that `--help` describes: required ones, its own, shared ones. It only names the others."""
 _COLUMN = 30
 """Characters at most for an option or command in front of what it does."""
 _IS_WHOLE = "spolia.help_all"
 _HELP_ROW = [(HELP_ALL, "Describe every option in full.")]
+_BRACES = str.maketrans("", "", "{}")
 
 
 class TwoHelps:
@@ -20,6 +21,10 @@ class TwoHelps:
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         ctx.meta[_IS_WHOLE] = HELP_ALL in args
         return super().parse_args(ctx, args)  # type: ignore[misc]
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
+        return [piece.translate(_BRACES) for piece in pieces]  # typer writes {FLOW}, which readers take for a choice
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         if ctx.meta.get(_IS_WHOLE):
@@ -51,8 +56,9 @@ def write_short_help(command: Any, ctx: Any, formatter: Any) -> None:
         if param.param_type_name == "argument"
     ]
     options = [param for param in params if param.param_type_name == "option" and HELP_ALL not in param.opts]
+    options.sort(key=lambda param: not param.required)
     _write_rows(formatter, "Arguments", arguments)
-    _write_rows(formatter, "Options", [(_usage(param), param.help or "") for param in options[:LINES]] + _HELP_ROW)
+    _write_rows(formatter, "Options", [(_usage(param), _purpose(param)) for param in options[:LINES]] + _HELP_ROW)
     if further := ", ".join(param.opts[0] for param in options[LINES:]):
         _write_paragraph(formatter, f"Further options, which --help-all describes: {further}")
     if command.epilog:
@@ -66,6 +72,10 @@ def _write_paragraph(formatter: Any, text: str) -> None:
 def _usage(param: Any) -> str:
     value = "" if param.is_flag or param.count else f" {(param.metavar or 'NUMBER').strip('<>')}"
     return "/".join([*param.opts, *param.secondary_opts]) + value
+
+
+def _purpose(param: Any) -> str:
+    return f"(required) {param.help}" if param.required else param.help or ""
 
 
 def _write_rows(formatter: Any, title: str, rows: list[tuple[str, str]]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, get_annotations, signature
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
@@ -345,19 +345,27 @@ def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:
         }
         return body(**whole, **given)
 
-    every = list[tuple[Parameter, Any]]()
+    every = list[tuple[Parameter, Any, bool]]()
     for name, own in signature(body).parameters.items():
         if (kind := kinds.get(name)) is None:
-            every.append((own, hints))
+            every.append((own, hints, True))
         else:
             declared = get_type_hints(kind, include_extras=True)
-            every += [(one, declared) for one in signature(kind).parameters.values()]
-    every.sort(key=lambda one: {"store": -1, "json": 1}.get(one[0].name, 0))  # first and last in each help
-    taken = [one.replace(kind=Parameter.KEYWORD_ONLY, annotation=types[one.name]) for one, types in every]
+            beside = get_annotations(kind) if kind.__module__ == body.__module__ else {}
+            every += [(one, declared, one.name in beside) for one in signature(kind).parameters.values()]
+    every.sort(key=lambda one: _place(one[0].name, one[1][one[0].name], is_own=one[2]))
+    taken = [one.replace(kind=Parameter.KEYWORD_ONLY, annotation=types[one.name]) for one, types, _ in every]
     command.__signature__ = Signature(taken)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in taken}
     command.__name__, command.__doc__ = body.__name__, body.__doc__
     return command
+
+
+def _place(name: str, hint: Any, *, is_own: bool) -> int:
+    """Rank a parameter in the help: arguments as declared, the store, own options, shared ones, --json."""
+    if any(isinstance(one, ArgumentInfo) for one in getattr(hint, "__metadata__", ())):
+        return 0
+    return {"store": 1, "json": 4}.get(name, 2 if is_own else 3)
 
 
 def written(given: Any) -> list[str]:

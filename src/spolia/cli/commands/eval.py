@@ -32,7 +32,7 @@ WHAT = (
     "Calls, UsedCalls, DocsShown, USD, Seconds. With --llm as the judge: ContextPrecision, Faithfulness, "
     "AnswerRelevancy, Correctness, GEval, ALCE-R, ALCE-P. docs/reference/measures.md has formulas, sources and rules."
 )
-Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}")]
+Flows = Annotated[list[str], argument("FLOW", f"One flow or several. {FLOWS}")]
 DATA = "Folder with questions.jsonl and maybe corpus.jsonl, or a table of questions: CSV, XLSX, Parquet, JSON."
 DataFolder = Annotated[Path, option("--data DATA", DATA)]
 By = Annotated[

@@ -23,7 +23,7 @@ from spolia.cli.options import (
 from spolia.cli.screen import Screen
 
 Group = Annotated[str, argument("NAME", "Name of the group.")]
-Groups = Annotated[list[str], argument("NAME…", "Names of groups.")]
+Groups = Annotated[list[str], argument("NAME", "Names of groups.")]
 Rebuild = Annotated[bool, option("--rebuild", "Rebuild it, and the groups below it, if its definition has changed.")]
 
 
