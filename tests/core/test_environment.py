@@ -58,6 +58,17 @@ def test_allowing_one_variable_allows_no_other() -> None:
         load(flow(", api_key_env: OTHER_KEY"), env=("THIRD",))
 
 
+def test_a_variable_may_be_allowed_to_one_address_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    own, other = (ChatModel("m", f"http://{host}/v1") for host in ("own", "other"))
+    with allow_env("OPENAI_API_KEY", address="http://own/v1"):
+        refuse_env(own)
+        with pytest.raises(VariableRefused, match="http://other/v1"):
+            refuse_env(other)
+    with pytest.raises(VariableRefused):
+        refuse_env(own)
+
+
 def test_a_variable_of_the_class_needs_to_be_allowed_once_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load(flow("")) == Reader(ChatModel("m", URL))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")

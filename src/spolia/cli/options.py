@@ -98,6 +98,21 @@ AllowEnv: TypeAlias = Annotated[
         callback=_allow,
     ),
 ]
+
+
+def _allow_usual_key(context: typer.Context, param: typer.CallbackParam, url: str) -> str:
+    """Allow files that name the same server as the command line its usual key, until the command ends."""
+    source = context.get_parameter_source(param.name or "")
+    is_named = (
+        source is not None and source.name == "COMMANDLINE"
+    )  # a profile may be somebody else's: it allows nothing
+    if is_named and "://" in url:
+        from spolia.cli.model_profile import usual_key
+
+        context.with_resource(allow_env(usual_key(url), address=url))
+    return url
+
+
 BUILDS: ContextVar[bool] = ContextVar("builds", default=False)
 """Whether groups of flow files may be built by the servers that the files name."""
 
@@ -149,6 +164,7 @@ ModelUrl: TypeAlias = Annotated[
     option(
         "--llm URL",
         "Base URL of an OpenAI-compatible API, whose key is read from OPENAI_API_KEY; or a GGUF file or folder.",
+        callback=_allow_usual_key,
     ),
 ]
 ModelName: TypeAlias = Annotated[str, option("--model NAME", "The model's name on that server.")]
@@ -208,6 +224,7 @@ class ModelOptions:
         option(
             "--embedder URL",
             "URL of a server that embeds, a folder with a model, or FILE.py:FUNCTION; by default the store's own.",
+            callback=_allow_usual_key,
         ),
     ] = ""
     embed_model: Annotated[str, option("--embed-model NAME", "The embedder's name on that server.")] = ""
@@ -221,7 +238,11 @@ class RerankOptions(ModelOptions):
 
     reranker: Annotated[
         str,
-        option("--reranker URL", "Base URL of a server that reranks, or a folder with a model."),
+        option(
+            "--reranker URL",
+            "Base URL of a server that reranks, or a folder with a model.",
+            callback=_allow_usual_key,
+        ),
     ] = ""
     rerank_model: Annotated[str, option("--rerank-model NAME", "The reranker's name on that server.")] = ""
     rerank_form: Annotated[
@@ -278,6 +299,7 @@ class QuestionOptions(RerankOptions):
             "Base URL of an OpenAI-compatible API; its key is read from OPENAI_API_KEY. `simulated`: a reader that "
             "answers from the gold as far as its prompts hold it, to measure retrieval and orchestration; needs "
             "data with `corpus.jsonl`.",
+            callback=_allow_usual_key,
         ),
     ] = ""
     model: ModelName = ""

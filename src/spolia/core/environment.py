@@ -20,7 +20,8 @@ ALLOWED = "SPOLIA_ALLOW_ENV"  # names, with commas between them, that are allowe
 _SUFFIX = "_env"
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _ADDRESSES = ("base_url", "url", "path", "start")
-_allowed: ContextVar[frozenset[str]] = ContextVar("allowed_env", default=frozenset())
+_allowed: ContextVar[frozenset[tuple[str, str]]] = ContextVar("allowed_env", default=frozenset())
+"""Names of variables, each with the one address that may be given its value; an empty address stands for all."""
 _looking: ContextVar[bool] = ContextVar("looking", default=False)
 
 
@@ -47,11 +48,12 @@ def without_password(address: str) -> str:
 
 
 @contextmanager
-def allow_env(*names: str) -> Iterator[None]:
+def allow_env(*names: str, address: str = "") -> Iterator[None]:
     """Allow files to name these environment variables, for whatever runs inside.
 
     Args:
         names: of the variables.
+        address: the only server that may be given them, for a server that the caller named; all servers by default.
 
     Raises:
         VariableRefused: one of them is not a valid name.
@@ -62,16 +64,17 @@ def allow_env(*names: str) -> Iterator[None]:
     """
     if odd := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
         raise VariableRefused(f"{odd[0]!r:.60} is not an environment variable. Write a name as OPENAI_API_KEY.")
-    token = _allowed.set(_allowed.get().union(names))
+    token = _allowed.set(_allowed.get().union((name, address) for name in names))
     try:
         yield
     finally:
         _allowed.reset(token)
 
 
-def allowed_env() -> frozenset[str]:
-    """The variables that are allowed here: by `allow_env` around it, and by `SPOLIA_ALLOW_ENV`."""
-    return _allowed.get() | {name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()}
+def allowed_env(address: str = "") -> frozenset[str]:
+    """Return the variables that an address may be given here: by `allow_env` around it, and by `SPOLIA_ALLOW_ENV`."""
+    named = {name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()}
+    return frozenset(named | {name for name, only in _allowed.get() if only in ("", address)})
 
 
 @contextmanager
@@ -103,15 +106,20 @@ def env_of(value: Any) -> dict[str, bool]:
 def not_allowed(value: Any) -> dict[str, bool]:
     """Those variables of `env_of` that would be read and are not allowed here."""
     found = {name: is_named for name, is_named in env_of(value).items() if is_named or os.environ.get(name)}
-    return {name: is_named for name, is_named in found.items() if name not in allowed_env()} if found else {}
+    return {name: is_named for name, is_named in found.items() if name not in allowed_env(_address(value))}
+
+
+def _address(value: Any) -> str:
+    """Return where a value sends what it reads, or an empty text."""
+    address = next((held for name in _ADDRESSES if (held := getattr(value, name, ""))), "")
+    return address if isinstance(address, str) else str(address[0])
 
 
 def refuse_env(value: Any) -> None:
     """Refuse a value that a file names and that reads a variable which the caller has not allowed."""
     if not _looking.get():
         for name, is_named in not_allowed(value).items():
-            address = next((found for at in _ADDRESSES if (found := getattr(value, at, ""))), "")
-            where = f", whose value goes to {address if isinstance(address, str) else address[0]}" if address else ""
+            where = f", whose value goes to {address}" if (address := _address(value)) else ""
             keyless = next((field.name for field in fields(value) if field.name.endswith(_SUFFIX)), "")
             unneeded = (
                 f" If the server needs no key, write {keyless}: '' with its address."

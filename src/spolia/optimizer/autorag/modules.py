@@ -35,12 +35,14 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class GivenModels(Value):
-    """Which models flows may ask, and the address of the language model's server; an embedder is always there."""
+    """Which models flows may ask, and the language model's server with the variable of its key; an embedder is always
+    there."""
 
     llm: bool = True
     scorer: bool = True
     judge: bool = True
     base_url: str = ""
+    key_env: str = ""
 
 
 @dataclass
@@ -303,9 +305,8 @@ def generator(module: ModuleEntry) -> list[Plain]:
             "them, name their server: --llm URL."
         )
         return [_asked(module, "Reader")]
-    return [
-        _asked(module, "Reader", [{"ChatModel": {"model": one, "base_url": module.given.base_url}} for one in names])
-    ]
+    server = {"base_url": module.given.base_url, "api_key_env": module.given.key_env}
+    return [_asked(module, "Reader", [{"ChatModel": {"model": name, **server}} for name in names])]
 
 
 MODULES: Mapping[str, Callable[[ModuleEntry], list[Plain]]] = {
