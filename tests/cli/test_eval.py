@@ -254,10 +254,15 @@ def test_gate_and_eval_agree_where_a_step_failed_on_the_few_calls_there_were(
 
 
 def test_json_of_several_flows_has_an_entry_for_each(spolia: Spolia, data: Path, tmp_path: Path) -> None:
-    (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
-    report = spolia("eval", "bm25", tmp_path / "one.yaml", "--data", data, "--json").json
-    assert [flow["flow"] for flow in report["flows"]] == ["bm25", str(tmp_path / "one.yaml")]
+    (tmp_path / "one.yaml").write_text("[BM25: {group: {use: chunks}, top_k: 1}, Extract]")
+    (tmp_path / "ten.yaml").write_text("BM25: {group: {use: chunks}, top_k: 10}")
+    questions = (data / "questions.jsonl").read_text()
+    (data / "questions.jsonl").write_text(questions.replace("{", '{"answers": ["the moon"], ', 1))
+    one, ten = tmp_path / "one.yaml", tmp_path / "ten.yaml"
+    report = spolia("eval", "bm25", one, ten, "--data", data, "--json").json
+    assert [flow["flow"] for flow in report["flows"]] == [f"bm25 = {ten}", str(one)]
     assert report["comparisons"][0]["verdict"].startswith("no difference shown")
+    assert [flow["measures"]["F1"]["mean"] is None for flow in report["flows"]] == [True, False]
 
 
 @pytest.mark.slow

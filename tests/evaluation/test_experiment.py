@@ -383,6 +383,37 @@ def test_where_no_measure_applies_the_error_names_those_that_do(item: Item, meas
         Experiment(finds_all, [item], measures.split(","))
 
 
+def test_answers_in_the_data_are_measured_by_default_and_a_ranking_has_none(tmp_path: Path) -> None:
+    items = [Item("q1", "question 1", gold=(("p1",),), answers=("Nokia",)), Item("q2", "question 2", gold=(("p1",),))]
+    for _ in range(2):  # also where the scores are kept
+        report = Experiment({"ranks": finds_all, "answers": says_nokia}, items).run(path=tmp_path / "kept")
+        rows = {row[0]: row[1:] for row in tables.scores(report).rows}
+        assert list(rows) == ["R@1", "R@5", "R@10", "full@5", "full@10", "MRR", "nDCG@10", "EM", "F1"]
+        assert rows["EM"][0] == rows["F1"][0] == "–"
+        assert rows["EM"][1].startswith("100.0")
+        assert tables.NO_NUMBER in tables.under(report)
+        assert not any("undetermined" in one for one in report.warnings)
+        assert {one.measure for one in report.comparisons}.isdisjoint({"EM", "F1"})
+        assert report.flow("ranks").json()["measures"]["EM"]["mean"] is None
+    assert "EM" not in rows_of(Experiment({"ranks": finds_all}, items).run())
+    assert "EM" not in rows_of(Experiment({"answers": says_nokia}, items[1:]).run())
+
+
+def rows_of(report: Report) -> list[str]:
+    return [row[0] for row in tables.scores(report).rows]
+
+
+def test_equal_flows_are_one_row_with_all_names() -> None:
+    flows = {"default": finds_all, "even": finds_even_ones, "all": finds_all}
+    report = Experiment(flows, ITEMS, MEASURES, against="all").run()
+    assert [one.flow for one in report.flows] == ["default = all", "even"]
+    assert report.flow("all") is report.flow("default") is report.flow("default = all")
+    assert report.over("all", "even", "MRR") == report.over("even", "default", "MRR")
+    assert {one.of for one in report.comparisons} == {2}  # nothing is compared with itself
+    with pytest.raises(DataError, match="is one flow"):
+        report.over("all", "default", "MRR")
+
+
 def test_one_question_is_enough_to_be_asked_and_not_to_show_anything() -> None:
     report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS[1:2], MEASURES).run()
     assert [one.json()["measures"]["MRR"]["mean"] for one in report.flows] == [0.5, 1.0]
@@ -395,7 +426,7 @@ def test_only_rankings_and_answers_are_measured() -> None:
         Experiment(flow, ITEMS, MEASURES)
 
 
-def test_what_cannot_be_told_apart_or_measured_is_refused() -> None:
+def test_what_cannot_be_told_apart_or_measured_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WiringError, match="Two of the flows are the same"):
         Experiment([finds_all, finds_all], ITEMS, MEASURES)
     with pytest.raises(WiringError, match="no flow"):
@@ -404,8 +435,9 @@ def test_what_cannot_be_told_apart_or_measured_is_refused() -> None:
         Experiment(finds_all, ITEMS, [])
     with pytest.raises(DataError, match="no correction 'bonferroni'"):
         Experiment(finds_all, ITEMS, MEASURES, correction="bonferroni")
-    with pytest.raises(MeasureError, match="not an answer to measure"):
-        Experiment(finds_all, [Item("q", "question 1", answers=("x",))], parse_measures("EM")).run()
+    for _ in range(2):  # also where the scores are kept
+        with pytest.raises(MeasureError, match="EM: not to be measured of a ranking, and all gives nothing else"):
+            Experiment({"all": finds_all}, [Item("q", "question 1", answers=("x",))], "EM").run(path=tmp_path / "e")
 
 
 @pytest.fixture

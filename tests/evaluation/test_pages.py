@@ -159,8 +159,12 @@ def test_a_measure_that_no_flow_defines_has_no_plot_and_no_verdict() -> None:
     def abstains(query: Query) -> Answer:
         return Answer("I do not know.", evidence=Ranking(query, ()), stop_reason="abstained")
 
+    @step
+    def says_nothing(query: Query) -> Answer:
+        return Answer("", evidence=Ranking(query, ()), stop_reason="abstained")
+
     items = [Item(f"q{i}", "?", answers=("Nokia",)) for i in range(5)]
-    report = Experiment({"one": abstains, "two": abstains}, items, parse_measures("EM,Risk")).run()
+    report = Experiment({"one": abstains, "two": says_nothing}, items, parse_measures("EM,Risk")).run()
     assert report.flows[0].intervals[1] is None
     assert {one.measure for one in report.comparisons} == {"EM"}
     assert "Risk" in html(report)

@@ -35,7 +35,7 @@ from spolia.evaluation.data.dataset import DataSet, drawn, part_of
 from spolia.evaluation.data.passage_store import cache_folder, indexed
 from spolia.evaluation.data.usage_log import TUNED, Marks, UsageLog, marks_of
 from spolia.evaluation.experiment.execution import Told
-from spolia.evaluation.experiment.experiment import ENOUGH, Experiment
+from spolia.evaluation.experiment.experiment import ENOUGH, Experiment, default_measures
 from spolia.evaluation.experiment.flows import inside
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate import gate
@@ -94,7 +94,8 @@ class EvaluationRun:
         known_of: Narrowed = lambda items, _: items,
         estimate: bool = False,
     ) -> EvaluationSetup:
-        """The flows of these names, over the data set's passages or the store, and the questions to ask them.
+        """The flows of these names, over the data set's passages or the store, and the questions to ask them; without
+        `measures` the default ones.
 
         `known_of` says of which questions the simulated reader knows the gold; a gate gives it those of the baseline,
         so that it is the same reader, regardless of other questions in the data.
@@ -103,7 +104,8 @@ class EvaluationRun:
         refuse_misspelt(given)
         source = DataSet(str(self.data), given.split)
         reader = real_model(given)
-        wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(given.weights), own=mine.measures)
+        models: dict[str, Any] = {"llm": judging(reader), "embedder": MiniLM(given.weights), "own": mine.measures}
+        wanted = parse_measures(measures, **models) if measures else []
         if source.columns:
             self.screen.say(source.columns)
         every = list(DataSet(str(self.data)).items(stored=given.store is not None))
@@ -112,7 +114,7 @@ class EvaluationRun:
             part = f" of the part {given.split}, and {len(every):,} of others. Name another one" if every else ""
             raise DataError(f"{source.path} has no questions{part or '. Write at least one'}.")
         if given.llm == SIMULATED:
-            reader = simulated_reader(given, source, known_of(items, wanted))
+            reader = simulated_reader(given, source, known_of(items, wanted or parse_measures(default_measures(items))))
         if given.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
                 parts, unsuited = parts_over(
@@ -136,6 +138,7 @@ class EvaluationRun:
                 "yellow",
             )
         flows, chosen = self._flows(names, parts, unsuited)
+        wanted = wanted or parse_measures(default_measures(items, flows.values()))
         tell_of_measured(self.screen, flows.values(), wanted, reader, estimate)
         return EvaluationSetup(source, marks_of(every), items, wanted, flows, parts, chosen)
 

@@ -23,10 +23,10 @@ def refuse_other_kinds(paths: Iterable[Path], kinds: Sequence[str] = KINDS) -> N
             raise DataError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
 
 
-MEASURES = "R@1,R@5,R@10,full@5,full@10,MRR,nDCG@10"
 WHAT = (
-    "What to measure, separated by commas. Of passages: R@k, full@k, P@k, Hit@k, MRR, MAP, nDCG@k, Rprec, SetP, SetR, "
-    "SetF1, AnswerHit@k, TopScore. Of answers: EM, F1, Acc, PrefRAG-Avg, ROUGE-1, ROUGE-2, ROUGE-L, BLEU, "
+    "What to measure, separated by commas. By default R@k, full@k, MRR and nDCG@10 if the questions have gold, EM and "
+    "F1 if they have answers and a flow answers. Of passages: R@k, full@k, P@k, Hit@k, MRR, MAP, nDCG@k, Rprec, "
+    "SetP, SetR, SetF1, AnswerHit@k, TopScore. Of answers: EM, F1, Acc, PrefRAG-Avg, ROUGE-1, ROUGE-2, ROUGE-L, BLEU, "
     "SentenceBLEU, "
     "METEOR-no-synonyms, SemScore, CiteP, CiteR. Of abstaining: Coverage, Risk, AbstentionF1, AURC. Of cost: ATC, "
     "Calls, UsedCalls, DocsShown, USD, Seconds. With --llm as the judge: ContextPrecision, Faithfulness, "
@@ -63,7 +63,7 @@ def evaluate(
     given: MeasuringOptions,
     flows: Flows,
     data: DataFolder,
-    measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = MEASURES,
+    measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = "",
     by: By = None,
     correction: Correction = "holm",
     primary: Primary = "",

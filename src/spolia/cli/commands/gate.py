@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from spolia.cli.commands.eval import DATA, MEASURES, WHAT, refuse_other_kinds
+from spolia.cli.commands.eval import DATA, WHAT, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import FLOWS, MeasuringOptions, argument, option
 from spolia.cli.screen import Screen, json_text
@@ -75,7 +75,7 @@ def gate(
         )
     said, asked = _options(screen, given, baseline, before, flow, data, tolerance, rule, write=write)
     if write:
-        wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES
+        wanted = measures or ",".join(before.measures if before is not None else ())
         decides = _deciding(said.tolerance, said.rule)
         measured, written = asked.baseline(said.flow, wanted, decides, overlap=overlap)
         _write(screen, written.but(command=said.kept(baseline)), baseline)

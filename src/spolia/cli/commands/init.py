@@ -85,14 +85,13 @@ def init(
 
 def _write_baseline(screen: Screen, project: Path, data: Path, models: ModelOptions) -> None:
     """The scores of the flow, as `spolia gate --write` writes them."""
-    from spolia.cli.commands.eval import MEASURES
     from spolia.cli.experiments import EvaluationRun, GateOptions
     from spolia.cli.options import MeasuringOptions
     from spolia.evaluation.gate.gate import TOLERANCE
 
     baseline, flow, store = project / "baseline.json", str(project / "flow.yaml"), str(project / "store")
     asked = EvaluationRun(screen, data, MeasuringOptions(store=store, **_shared(models)))
-    _, written = asked.baseline(flow, MEASURES, {"tolerance": TOLERANCE, "tolerances": {}, "rule": "not-worse"})
+    _, written = asked.baseline(flow, "", {"tolerance": TOLERANCE, "tolerances": {}, "rule": "not-worse"})
     written.but(flow="flow.yaml", command=GateOptions(flow, str(data), store).kept(baseline)).write(baseline)
 
 

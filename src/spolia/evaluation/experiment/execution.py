@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,12 +34,14 @@ from spolia.evaluation.experiment.gold_locations import gold_locations
 from spolia.evaluation.experiment.score_store import (
     INTERRUPTED,
     MISSING,
+    NO_ANSWER,
     SCORED,
     UNDETERMINED,
     WITHOUT_GOLD,
     ScoreStore,
 )
 from spolia.evaluation.experiment.score_table import ScoreTable, StorePart
+from spolia.evaluation.measures.answers.answer_text import NoAnswer
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Seen, SetMeasure
 from spolia.evaluation.measures.registry import as_measures
 from spolia.models.protocols import LanguageModel
@@ -72,6 +74,16 @@ def refuse_broken(
         told = f"{flow} fails on each of the first {len(failures)} questions, the same way"
         idle = tuple(one.step for one in steps if one.never_worked)
         raise NeverWorked(f"{told}: {why}, {mend}, or write --degraded ok.", idle, counted_reasons(steps))
+
+
+def refuse_rankings_alone(flows: Sequence[str], measures: Sequence[SetMeasure], states: Collection[int]) -> None:
+    """Refuse measures of answers alone of flows that all give rankings."""
+    if {*states} - {WITHOUT_GOLD} == {NO_ANSWER}:
+        raise NoAnswer(
+            f"{', '.join(map(str, measures))}: not to be measured of a ranking, and {', '.join(flows)} "
+            f"{'gives' if len(flows) == 1 else 'give'} nothing else. Write R@5 or AnswerHit@5, or measure a flow that "
+            "ends in an answer, for example with Extract or Reader."
+        )
 
 
 DEGRADED = ("stop", "ok")
@@ -186,6 +198,7 @@ def ask(
         if asking.todo:
             asking.fill()
             table = table.read()
+        refuse_rankings_alone(table.flows, chosen, np.unique(table.states).tolist())
         for at in range(len(listed)):
             asking.refuse_idle(at, table.steps(at), ((one, table.called(at, one)) for one in range(len(asked))))
         return replace(table, asked=len(asking.asked), notes=_notes(stores.values()))
@@ -203,6 +216,7 @@ class FlowExecution:
     stops: bool = True
     asked: list[Position] = field(default_factory=list)
     steps: dict[Position, tuple[StepCalls, ...]] = field(default_factory=dict)
+    scored: set[int] = field(default_factory=set)  # the states of scores so far
     judged: set[int] = field(default_factory=set)  # measures that were taken once
     unjudged: dict[int, list[str]] = field(default_factory=dict)  # of the others, why they could not be taken
 
@@ -228,6 +242,7 @@ class FlowExecution:
         begun = set[Position]()
         for flow in range(len(self.flows)):
             begun |= self._begin(flow)
+        refuse_rankings_alone(self.table.flows, self.table.measures, self.scored)
         others = [cell for cell in self.todo if cell not in begun]
         if self.run.results is not None:  # what several flows ask of one question stays at hand
             others.sort(key=lambda cell: cell[1])
@@ -289,10 +304,11 @@ class FlowExecution:
         scores: dict[int, tuple[int, Seen | None, Usage]] = {}
         for at in np.flatnonzero(missing).tolist():
             with self.run.lane() as lane:
-                seen = self._seen(table.measures[at], case, flow)
-            told = UNDETERMINED if seen is None else SCORED
+                state, seen = self._score(table.measures[at], case, flow)
             is_idle = self._is_idle(at, seen, lane.why)
-            scores[int(part.measure_ids[at])] = (INTERRUPTED if lane.interrupted or is_idle else told, seen, lane.spent)
+            state = INTERRUPTED if lane.interrupted or is_idle else state
+            self.scored.add(state)
+            scores[int(part.measure_ids[at])] = (state, seen, lane.spent)
         self._refuse_spent(flow, item)
         part.store.score(flow_id, question_id, int(part.gold_ids[question]), scores)
         self._refuse_unjudged(min(SURE, max(self.whole[flow], 2)))
@@ -343,12 +359,15 @@ class FlowExecution:
                 "Answers so far are saved if the experiment has a file."
             )
 
-    def _seen(self, measure: SetMeasure, case: Case, flow: int) -> Seen | None:
-        """What a case adds; a score that is no number is undetermined. An error of the measure names the question."""
+    def _score(self, measure: SetMeasure, case: Case, flow: int) -> tuple[int, Seen | None]:
+        """Return the state of a score and what the case adds; a score that is no number is undetermined. An error of
+        the measure names the question."""
         try:
             (seen,) = measure.all_seen([case])
         except BudgetSpent:
             raise
+        except NoAnswer:
+            return NO_ANSWER, None
         except Exception as error:
             said = str(error) if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"
             raise MeasureError(
@@ -356,7 +375,9 @@ class FlowExecution:
                 f"{said.removesuffix('.')}. Answers so far are saved if the experiment has a file."
             ) from error
         single = isinstance(measure, Measure | CostMeasure)
-        return None if single and seen is not None and not isfinite(seen[0]) else seen
+        if seen is None or (single and not isfinite(seen[0])):
+            return UNDETERMINED, None
+        return SCORED, seen
 
 
 def named_by_content(name: str, what: Mapping[str, Any]) -> StoredRecord:

@@ -7,22 +7,55 @@ from pathlib import Path
 from typing import Any
 
 from spolia.core.plurals import several, were
+from spolia.core.type_compatibility import fits
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import checked_part, part_of
 from spolia.evaluation.data.usage_log import ALL, REPORT, LogEntry, UsageLog
 from spolia.evaluation.experiment.comparison import MOST, TYPE, by_kind, fields_of
 from spolia.evaluation.experiment.execution import DEGRADED, Told, ask
-from spolia.evaluation.experiment.flows import Flow, inside, named, questions, refuse_other_flows, written
+from spolia.evaluation.experiment.flows import (
+    Flow,
+    inside,
+    named,
+    named_together,
+    questions,
+    refuse_other_flows,
+    row_name,
+    written,
+)
 from spolia.evaluation.experiment.results import Report, reported
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import as_measures
 from spolia.evaluation.statistics.significance import CORRECTIONS
 from spolia.models.trained_weights import TrainedWeights
 from spolia.run import Run
-from spolia.types import Item, Value
+from spolia.types import Item, Query, Ranking, Value
 
+OF_PASSAGES = "R@1,R@5,R@10,full@5,full@10,MRR,nDCG@10"
+OF_ANSWERS = "EM,F1"
+OF_ANSWERS_IN_PASSAGES = "AnswerHit@1,AnswerHit@5,AnswerHit@10"
 ENOUGH = 100
 """With this many questions, logged questions raise an error. With fewer, no part can be held out."""
+
+
+def default_measures(items: Sequence[Item], flows: Iterable[Flow] | None = None) -> str:
+    """Return the measures that are taken where none is named: of passages if the questions have gold, of answers if
+    they have answers and a flow may answer, as flows that are not known yet may.
+
+    >>> from spolia import BM25, Corpus, Extract
+    >>> search = BM25(Corpus("notes.spolia").group("chunk"))
+    >>> both = Item("q", "?", gold=(("a.md",),), answers=("Nokia",))
+    >>> default_measures([both], [search]) == OF_PASSAGES, default_measures([both.but(gold=())], [search])
+    (True, 'AnswerHit@1,AnswerHit@5,AnswerHit@10')
+    >>> default_measures([both], [search, search >> Extract()])
+    'R@1,R@5,R@10,full@5,full@10,MRR,nDCG@10,EM,F1'
+    """
+    has_gold, has_answers = any(item.gold for item in items), any(item.answers for item in items)
+    may_answer = flows is None or any(not fits(Ranking, flow.gives(Query), {}) for flow in flows)
+    chosen = [OF_PASSAGES] if has_gold or not has_answers else []
+    if has_answers and may_answer:
+        chosen.append(OF_ANSWERS)
+    return ",".join(chosen) or OF_ANSWERS_IN_PASSAGES
 
 
 @dataclass(frozen=True, init=False)
@@ -32,9 +65,11 @@ class Experiment(Value):
     A question without the gold that any measure takes is left out and counted. A failed one scores 0 and is counted.
 
     Args:
-        flows: one flow, several, or several by name; without a name a flow is called by its notation.
+        flows: one flow, several, or several by name; without a name a flow is called by its notation. Equal flows are
+            one row, with all their names.
         items: questions with gold.
-        measures: what to measure; texts are read by `parse_measures`, which takes models too.
+        measures: what to measure; texts are read by `parse_measures`, which takes models too. By default
+            `default_measures`.
         data: what the questions are called.
         by: what to slice the questions by: `type`, or names of their metadata (`metadata.topic` inside an object); by
             default their type, where they have one.
@@ -73,12 +108,13 @@ class Experiment(Value):
     overlap: bool = False
     degraded: str = "stop"
     seed: int = 0
+    names: tuple[tuple[str, ...], ...] = ()
 
     def __init__(
         self,
         flows: Flow | Sequence[Flow] | Mapping[str, Flow],
         items: Iterable[Item],
-        measures: str | Iterable[str | SetMeasure],
+        measures: str | Iterable[str | SetMeasure] | None = None,
         *,
         data: str = "",
         by: str | Sequence[str] | None = None,
@@ -91,7 +127,13 @@ class Experiment(Value):
         seed: int = 0,
     ) -> None:
         listed = questions(items)
-        given: dict[str, Any] = {"flows": named(flows), "items": listed, "data": data, "by": self._fields(listed, by)}
+        rows = named_together(named(flows))
+        if measures is None:
+            measures = default_measures(listed, (flow for _, flow in rows))
+        against = next((row_name(names) for names, _ in rows if against in names), against)
+        given: dict[str, Any] = {"names": tuple(names for names, _ in rows), "items": listed}
+        given |= {"flows": tuple((row_name(names), flow) for names, flow in rows)}
+        given |= {"data": data, "by": self._fields(listed, by)}
         given |= {"measures": tuple(dict.fromkeys(as_measures(measures))), "correction": correction}
         given |= {"primary": primary, "against": against, "degraded": degraded}
         parts = (tuned_on,) if isinstance(tuned_on, str) else tuned_on

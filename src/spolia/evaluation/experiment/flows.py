@@ -51,6 +51,21 @@ def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str,
     return tuple(by_name.items())
 
 
+def named_together(flows: Iterable[tuple[str, Flow]]) -> list[tuple[tuple[str, ...], Flow]]:
+    """Return each flow once, with the names of all flows that equal it."""
+    rows: list[tuple[tuple[str, ...], Flow]] = []
+    for name, flow in flows:
+        at = next((at for at, (_, other) in enumerate(rows) if other == flow), len(rows))
+        names, flow = rows[at] if at < len(rows) else ((), flow)
+        rows[at : at + 1] = [((*names, name), flow)]
+    return rows
+
+
+def row_name(names: Iterable[str]) -> str:
+    """Return the name of a row of equal flows: `default = hybrid`."""
+    return " = ".join(names)
+
+
 def refuse_other_flows(flow: Operator[Any, Any]) -> None:
     """Only what goes from a query to a ranking or an answer can be measured; else `WiringError`."""
     given = flow.gives(Query)

@@ -11,7 +11,7 @@ from spolia.errors import DataError
 from spolia.evaluation.data.dataset import counted
 from spolia.evaluation.experiment.comparison import Comparison, Estimates, Slice, compared, sliced, unsliced
 from spolia.evaluation.experiment.flows import inside
-from spolia.evaluation.experiment.score_store import WITHOUT_GOLD
+from spolia.evaluation.experiment.score_store import NO_ANSWER, WITHOUT_GOLD
 from spolia.evaluation.experiment.score_table import ScoreTable
 from spolia.evaluation.measures.measure import Measured
 from spolia.evaluation.statistics.interval import Interval
@@ -59,7 +59,7 @@ class Evaluation(Value):
 
     `failures` are the questions on which the flow failed, which score 0. `usage` is what the flow needs, results from a
     cache included, `spent` what it really spent, `judging` what judges spent on it. On `degraded` questions a step was
-    out of order.
+    out of order. `names` are those of the equal flows that `flow` names together.
     """
 
     flow: str
@@ -77,6 +77,7 @@ class Evaluation(Value):
     seconds: float = 0.0
     steps: tuple[StepCalls, ...] = ()
     degraded: int = 0
+    names: tuple[str, ...] = ()
 
     def interval(self, measure: str) -> Interval | None:
         """The number of a measure, as it is written, with its interval; None where no question is determined."""
@@ -143,7 +144,7 @@ class Report(Value):
 
     def flow(self, name: str) -> Evaluation:
         """The scores of a flow by its name; `DataError` for an unknown name."""
-        found = {one.flow: one for one in self.flows}
+        found = {name: one for one in self.flows for name in (*one.names, one.flow)}
         if name not in found:
             raise DataError(f"No flow is called {name!r}. Write one of: {', '.join(found)}.")
         return found[name]
@@ -152,6 +153,9 @@ class Report(Value):
         """Two flows compared on a measure; DataError if no question is determined for both."""
         for name in (ours, theirs):
             self.flow(name).interval(measure)
+        ours, theirs = self.flow(ours).flow, self.flow(theirs).flow
+        if ours == theirs:
+            raise DataError(f"{ours} is one flow, which cannot be compared with itself. Name another one.")
         for one in self.comparisons:
             if {one.better, one.other} == {ours, theirs} and one.measure == measure:
                 return one
@@ -266,7 +270,8 @@ def reported(experiment: "Experiment", table: ScoreTable, threads: int) -> Repor
         failures = tuple((case.item.id, case.result) for case in failed if isinstance(case.result, Failure))
         given = (name, repr(flow), experiment.data, len(table.items), measured, intervals, failures, left)
         took = usage, spent, judging, latency, float(answers["seconds"].sum())
-        flows.append(Evaluation(*given, *took, table.steps(index), table.degraded(index)))
+        names = experiment.names[index]
+        flows.append(Evaluation(*given, *took, table.steps(index), table.degraded(index), names))
     caveats = {one.flow: one.caveat for one in flows}
 
     def told(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
@@ -318,8 +323,9 @@ def _curves(
 def _measured(table: ScoreTable, estimates: Estimates, flow: int, measure: int) -> Measured:
     seen = estimates.columns[flow]
     known = [one for one in seen if one is not None]
-    applies = int((table.states[flow, :, measure] != WITHOUT_GOLD).sum())
+    states = table.states[flow, :, measure]
+    applies, rankings = int((states != WITHOUT_GOLD).sum()), int((states == NO_ANSWER).sum())
     failed = int((table.failed[flow] & (table.widths[flow, :, measure] > 0)).sum())
     value = estimates.measure.total(known) if known else None
-    left = len(known), failed, applies - len(known), len(seen) - applies
+    left = len(known), failed, applies - rankings - len(known), len(seen) - applies
     return Measured(str(estimates.measure), value, *left, tuple(seen))

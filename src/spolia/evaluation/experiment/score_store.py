@@ -47,8 +47,9 @@ USAGE = tuple(Usage.__dataclass_fields__)
 
 MISSING, ANSWERED, FAILED = range(3)
 """Status of an answer."""
-UNSCORED, SCORED, UNDETERMINED, INTERRUPTED, WITHOUT_GOLD = range(5)
-"""State of a score: not taken yet, taken, not told by its judge, its judge's server was down, no gold for it."""
+UNSCORED, SCORED, UNDETERMINED, INTERRUPTED, WITHOUT_GOLD, NO_ANSWER = range(6)
+"""State of a score: not taken yet, taken, not told by its judge, its judge's server was down, no gold for it, of an
+answer where the flow gives a ranking."""
 
 ANSWERS = np.dtype([
     *((name, "<u8") for name in ("place", "flow", "question", "run", "lane")),

@@ -68,7 +68,7 @@ class ScoreTable:
     Args:
         items: the questions, with their gold as it is written.
         answers: by flow and question, with the fields of `ANSWERS`: `status`, `seconds`, `usage`, ...
-        states: of each score: `UNSCORED`, `SCORED`, `UNDETERMINED`, `INTERRUPTED` or `WITHOUT_GOLD`.
+        states: of each score: `UNSCORED`, `SCORED`, `UNDETERMINED`, `INTERRUPTED`, `WITHOUT_GOLD` or `NO_ANSWER`.
         scores: the score of a question; NaN if it has no score. For a measure that is not a mean, its first number.
         numbers: by measure, all the numbers that a question adds, NaN where there are fewer.
         widths: how many numbers these are.
@@ -208,7 +208,7 @@ class ScoreTable:
         seen = {
             str(measure): self.seen(flow, at, [question])[0]
             for at, measure in enumerate(self.measures)
-            if states[at] != score_store.WITHOUT_GOLD
+            if states[at] not in (score_store.WITHOUT_GOLD, score_store.NO_ANSWER)
         }
         store = self.part(flow)[0].store
         run = store.called(int(row["run"])) if row["lane"] else ""

@@ -54,8 +54,13 @@ def scores(report: Report) -> Table:
 
 def under(report: Report) -> str:
     """What the numbers of the scores are."""
-    unknown = any("?" in cell for row in scores(report).rows for cell in row[1:])
-    return f"{UNDER} {NO_BOUND}" if unknown else UNDER
+    cells = [cell for row in scores(report).rows for cell in row[1:]]
+    notes = [UNDER]
+    if any("?" in cell for cell in cells):
+        notes.append(NO_BOUND)
+    if "–" in cells:
+        notes.append(NO_NUMBER)
+    return " ".join(notes)
 
 
 def costs(report: Report) -> Table:
@@ -179,6 +184,7 @@ def seconds(taken: float | None) -> str:
 
 
 UNDER = "Times 100 where a score lies between 0 and 1; in brackets the 95 % interval."
+NO_NUMBER = "–: no number, for example for answers of a flow that only finds passages."
 NO_BOUND = "?: the bound cannot be estimated, for example if all scores are the same."
 TIMES = (
     "p50 and p95 of the questions that were timed in full; a step that two flows share runs once, and counts its time "

@@ -75,10 +75,14 @@ def said(result: Result) -> str:
     return _MARKER.sub(lambda found: "" if found[1] in markers else found[0], answer.text) if markers else answer.text
 
 
+class NoAnswer(MeasureError):
+    """The result is a ranking, of which a measure of answers says nothing."""
+
+
 def answer_in(result: Result) -> Answer:
-    """The answer; raises if the result has none."""
+    """Return the answer; `NoAnswer` if the result is a ranking."""
     if not isinstance(result, Answer):
-        raise MeasureError(
+        raise NoAnswer(
             f"A {type(result).__name__} is not an answer to measure. Measure a flow that ends in one, for example with "
             "Extract or Reader."
         )
