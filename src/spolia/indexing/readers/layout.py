@@ -165,7 +165,9 @@ class Layout:
         self._length += len(before) + len(text)
         self._gap = 0
 
-    def attempt(self, unit: str, write: Callable[[], object], plain: Callable[[], str] | None = None) -> None:
+    def attempt(
+        self, unit: str, write: Callable[[], object], plain: Callable[[], str] | None = None, *, place: str = ""
+    ) -> None:
         """Write a unit of the file. One that fails leaves nothing behind but its plain text, and is reported.
 
         >>> layout = Layout()
@@ -184,7 +186,9 @@ class Layout:
             self.gap(BLANK_LINE)
             return bool(text.strip())
 
-        self.failures.attempt(unit, lambda: bool(write()), False, write_plain, undo=lambda: self._restore(before))
+        self.failures.attempt(
+            unit, lambda: bool(write()), False, write_plain, place=place, undo=lambda: self._restore(before)
+        )
 
     def _state(self) -> tuple[Any, ...]:
         lengths = tuple(map(len, self._lists()))

@@ -10,6 +10,8 @@ Attempt = Callable[..., Any]
 """`UnitFailures.attempt` with a place."""
 _LONGEST = 200
 _MOST_PLACES = 5
+_WITHOUT_PLAIN_TEXT = frozenset(["part", "chapter"])
+"""Units of which what can be saved has the form of the unit."""
 
 
 class UnitFailure(NamedTuple):
@@ -76,6 +78,14 @@ class UnitFailures:
         self._empty.setdefault(unit, []).append(failure)
         return cast(Out, empty)
 
+    def report(self, unit: str, reason: str, place: str = "") -> None:
+        """Note a unit that is lost, without trying to read it."""
+        self._empty.setdefault(unit, []).append(UnitFailure(place, reason))
+
+    def places(self, unit: str) -> set[str]:
+        """Return the places of the units of this kind that failed."""
+        return {one.place for failures in (self._empty, self._plain) for one in failures.get(unit, ())}
+
     def include(self, other: "UnitFailures") -> None:
         """Add the failures of a part of the file that was read apart."""
         for mine, theirs in ((self._empty, other._empty), (self._plain, other._plain)):
@@ -93,8 +103,7 @@ class UnitFailures:
             for unit, failures in self._empty.items()
         )
         plain = (
-            f"{_count(len(failures), unit)} {'was' if len(failures) == 1 else 'were'} read as plain text "
-            f"({_described(failures)})."
+            f"{_count(len(failures), unit)} {_saved(unit, len(failures))} ({_described(failures)})."
             for unit, failures in self._plain.items()
         )
         return (*empty, *plain)
@@ -118,6 +127,12 @@ def _reason(error: Exception) -> str:
 
 def _count(number: int, unit: str) -> str:
     return f"{number} {unit}{'s' if number > 1 else ''}"
+
+
+def _saved(unit: str, number: int) -> str:
+    if unit in _WITHOUT_PLAIN_TEXT:
+        return f"{'is' if number == 1 else 'are'} damaged and read as far as possible"
+    return f"{'was' if number == 1 else 'were'} read as plain text"
 
 
 def _described(failures: list[UnitFailure]) -> str:

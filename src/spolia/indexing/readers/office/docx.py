@@ -20,6 +20,7 @@ from spolia.indexing.readers.office.mending import xml_root
 from spolia.indexing.readers.office.omml import latex
 from spolia.indexing.readers.office.package import package_bytes, properties, read_package
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Value
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -51,7 +52,7 @@ class DocxReader(Value):
     """
 
     name = "docx"
-    version = 6
+    version = 7
     media_type = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     suffixes = (".docx", ".docm", ".dotx", ".dotm")
     apart = True
@@ -59,15 +60,15 @@ class DocxReader(Value):
     def read(self, blob: Blob, /) -> Reading:
         with installed("office", "python-docx", f"Reading {blob.uri}"):
             import docx  # noqa: F401
-        return read_package(blob, "DOCX", "word/", partial(self._read, blob))
+        return read_package(blob, "DOCX", partial(self._read, blob))
 
-    def _read(self, blob: Blob, archive: zipfile.ZipFile) -> Reading:
+    def _read(self, blob: Blob, archive: zipfile.ZipFile, failures: UnitFailures) -> Reading:
         main = _main_part(archive)
-        writing = _Writing(blob, main)
+        writing = _Writing(blob, main, failures)
         choose(main.element)
         writing.blocks(main.element.body)
         layout = writing.layout
-        title, meta = layout.failures.attempt("metadata part", lambda: properties(archive), ("", ()))
+        title, meta = failures.attempt("metadata part", lambda: properties(archive), ("", ()))
         dropped = _dropped(main, len(writing.notes["comments"].keys() - writing.read)) + writing.dropped
         return layout.reading(self, blob, title=title or layout.title, meta=meta, dropped=dropped)
 
@@ -86,11 +87,11 @@ def _main_part(archive: zipfile.ZipFile) -> Any:
 
 
 class _Writing:
-    def __init__(self, blob: Blob, main: Any) -> None:
+    def __init__(self, blob: Blob, main: Any, failures: UnitFailures) -> None:
         self.blob, self.main = blob, main
-        self.layout = Layout()
+        self.layout = Layout(failures)
         self.dropped: Counter[str] = Counter()
-        attempt = self.layout.failures.attempt
+        attempt = failures.attempt
         styles = attempt("part", lambda: main.styles.element, None)
         self.levels = attempt("part", lambda: _heading_levels(styles), {})
         self.hides = attempt("part", lambda: Hiding(styles), lambda run: False)

@@ -3,25 +3,28 @@
 import posixpath
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
-from spolia.errors import DocumentError, EncryptedDocument
+from spolia.errors import DocumentError, EncryptedDocument, UnsafeDocument
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
 from spolia.indexing.readers.office.package import metadata_of, read_package
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.safe_xml import characters, tree
+from spolia.indexing.readers.safe_xml import characters, events, tree
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Value
 
 _DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 _META = {"creator": "author", "date": "date", "language": "language", "subject": "keywords",
          "publisher": "publisher", "description": "description"}  # fmt: skip
 _CHAPTERS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
+_CONTAINER = "META-INF/container.xml"
 _NCX = "application/x-dtbncx+xml"
 
 
@@ -33,25 +36,25 @@ class EpubReader(Value):
     """
 
     name = "epub"
-    version = 3
+    version = 4
     media_type = "application/epub+zip"
     suffixes = (".epub",)
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        return read_package(blob, "EPUB", "META-INF/container.xml", partial(self._read, blob))
+        return read_package(blob, "EPUB", partial(self._read, blob))
 
-    def _read(self, blob: Blob, archive: zipfile.ZipFile) -> Reading:
+    def _read(self, blob: Blob, archive: zipfile.ZipFile, failures: UnitFailures) -> Reading:
         book = _Book.of(blob, archive)
         _refuse_locked(blob, archive, book)
-        whole = Layout()
-        attempt = whole.failures.attempt
+        whole = Layout(failures)
+        attempt = failures.attempt
         stated = (one for one in book.root.iter() if one.tag.startswith(_DUBLIN_CORE))
         title, meta = attempt("metadata part", lambda: metadata_of(stated, _META), ("", ()))
-        labels = attempt("part", lambda: _labels(archive, book), {})
+        labels = _labels(archive, book, failures)
         pictures = _Pictures(blob, archive, book)
         for path in dict.fromkeys(book.spine):
-            whole.attempt("chapter", partial(_write, whole, archive, path, labels, pictures))
+            whole.attempt("chapter", partial(_write, whole, archive, path, labels, pictures), place=path)
         whole.images = pictures.images
         return whole.reading(self, blob, title=title, meta=meta, dropped={"pictures": len(pictures.unread)})
 
@@ -67,10 +70,9 @@ class _Book(NamedTuple):
 
     @classmethod
     def of(cls, blob: Blob, archive: zipfile.ZipFile) -> "_Book":
-        files = tree(archive.read("META-INF/container.xml"), blob.uri).iter()
-        path = next((one.get("full-path") for one in files if _tag(one) == "rootfile" and one.get("full-path")), None)
-        if path is None:
-            raise DocumentError(f"{blob.uri} is not a readable EPUB: it names no package. Fetch it again.")
+        path = _package_name(archive)
+        if path not in archive.namelist():
+            raise DocumentError(f"{blob.uri} is not a readable EPUB: it has no package document. Fetch it again.")
         root = tree(archive.read(path), blob.uri)
         items = {
             one.get("id") or "": (_path(path, one.get("href") or ""), one.get("media-type") or "")
@@ -86,6 +88,19 @@ class _Book(NamedTuple):
             items[one.get("id") or ""][0] for one in root.iter() if "nav" in (one.get("properties") or "").split()
         )
         return cls(root, items, spine, next(contents, ""))
+
+
+def _package_name(archive: zipfile.ZipFile) -> str:
+    """Return the name of the package document: the one that the container names, else the only one."""
+    try:
+        files = tree(_read(archive, _CONTAINER), _CONTAINER).iter()
+        stated = next((one.get("full-path") or "" for one in files if _tag(one) == "rootfile"), "")
+    except UnsafeDocument:
+        raise
+    except DocumentError:
+        stated = ""
+    others = [name for name in archive.namelist() if name.endswith(".opf")]
+    return others[0] if len(others) == 1 and stated not in archive.namelist() else stated
 
 
 class _Pictures(Linked):
@@ -121,27 +136,45 @@ def _refuse_locked(blob: Blob, archive: zipfile.ZipFile, book: _Book) -> None:
         raise EncryptedDocument(f"{blob.uri} is locked by its seller (DRM). Ask for a copy that is not.")
 
 
-def _labels(archive: zipfile.ZipFile, book: _Book) -> dict[str, str]:
-    """Titles in the table of contents, by path: the first one of each file."""
-    names, found = set(archive.namelist()), dict[str, str]()
-    for path, kind in book.items.values():
-        if kind == _NCX and path in names:
-            for point in tree(archive.read(path), path).iter():
-                if _tag(point) == "navPoint":
-                    words = "".join(one.text or "" for one in point.iterfind("./{*}navLabel/{*}text"))
-                    source = next((one.get("src") or "" for one in point if _tag(one) == "content"), "")
-                    found.setdefault(_path(path, source), " ".join(words.split()))
-    if book.toc in names:
-        for link in tree(archive.read(book.toc), book.toc).iter():
-            if _tag(link) == "a" and link.get("href"):
-                found.setdefault(_path(book.toc, link.get("href") or ""), " ".join("".join(link.itertext()).split()))
+def _labels(archive: zipfile.ZipFile, book: _Book, failures: UnitFailures) -> dict[str, str]:
+    """Titles in the tables of contents, by path: the first one of each file."""
+    found = dict[str, str]()
+    for path in [path for path, kind in book.items.values() if kind == _NCX] + [book.toc] * bool(book.toc):
+        for target, words in failures.attempt("part", partial(_links, archive, path), [], place=path):
+            found.setdefault(_path(path, target), " ".join(words.split()))
     return found
+
+
+def _links(archive: zipfile.ZipFile, path: str) -> list[tuple[str, str]]:
+    """The targets of a table of contents, and what it calls them: that of EPUB 2 has points, that of EPUB 3 links."""
+    found = list[tuple[str, str]]()
+    for one in tree(_read(archive, path), path).iter():
+        if _tag(one) == "navPoint":
+            words = "".join(text.text or "" for text in one.iterfind("./{*}navLabel/{*}text"))
+            found.append((next((child.get("src") or "" for child in one if _tag(child) == "content"), ""), words))
+        elif _tag(one) == "a" and one.get("href"):
+            found.append((one.get("href") or "", "".join(one.itertext())))
+    return found
+
+
+def _read(archive: zipfile.ZipFile, path: str) -> bytes:
+    if path not in archive.namelist():
+        raise DocumentError("it is missing")
+    return archive.read(path)
+
+
+def _check(text: str, path: str) -> None:
+    """Raise DocumentError for a chapter that is cut off or garbled: only as XML can it be told from a whole one."""
+    with suppress(UnsafeDocument):  # no entity is expanded where it is read
+        events(text, path, lambda name, attributes: None, lambda name: None, lambda words: None)
 
 
 def _write(whole: Layout, archive: zipfile.ZipFile, path: str, labels: Mapping[str, str], pictures: _Pictures) -> None:
     """Write a chapter, with its title in the table of contents where it has none of its own."""
     pictures.chapter = path
-    layout = content_of(characters(archive.read(path), path).text)
+    text = characters(_read(archive, path), path).text
+    whole.failures.attempt("chapter", lambda: _check(text, path), True, lambda: True, place=path)
+    layout = content_of(text)
     layout.regions = list(pictures.shown(layout.regions))
     if not layout.headings and (label := labels.get(path)) and len(layout):
         whole.heading(label, 1)

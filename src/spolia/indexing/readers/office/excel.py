@@ -27,6 +27,7 @@ from spolia.indexing.readers.office.package import (
 )
 from spolia.indexing.readers.office.sheet_styles import ERRORS, NO_STYLES, SheetStyles, sheet_styles
 from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Meta, Value
 
 _FAT_IN_HEADER, _HEADER, _ENTRY, _NAME, _START = 76, 512, 128, 64, 116
@@ -166,7 +167,7 @@ class XlsxReader(Value):
     """
 
     name = "xlsx"
-    version = 3
+    version = 4
     media_type = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     suffixes = (".xlsx", ".xlsm", ".xltx", ".xls")
     apart = True
@@ -181,13 +182,13 @@ class XlsxReader(Value):
                     return self._read(blob, io.BytesIO(blob.data), Layout(), {})
                 except python_calamine.PasswordError as error:
                     raise locked(blob) from error
-        return read_package(blob, "XLSX", "xl/", partial(self._read_package, blob))
+        return read_package(blob, "XLSX", partial(self._read_package, blob))
 
-    def _read_package(self, blob: Blob, archive: zipfile.ZipFile) -> Reading:
+    def _read_package(self, blob: Blob, archive: zipfile.ZipFile, failures: UnitFailures) -> Reading:
         _refuse_wide(blob, archive)
-        layout = Layout()
-        styles = layout.failures.attempt("part", lambda: sheet_styles(archive), {})
-        title, meta = layout.failures.attempt("metadata part", lambda: properties(archive), ("", ()))
+        layout = Layout(failures)
+        styles = failures.attempt("part", lambda: sheet_styles(archive), {})
+        title, meta = failures.attempt("metadata part", lambda: properties(archive), ("", ()))
         dropped = _dropped(archive.namelist(), sum(one.unsaved for one in styles.values()))
         return self._read(blob, package_bytes(archive), layout, styles, title, meta, dropped)
 

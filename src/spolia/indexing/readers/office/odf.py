@@ -14,6 +14,7 @@ from spolia.indexing.readers.office.odf_visibility import OdfHiding
 from spolia.indexing.readers.office.package import left_out, locked, metadata_of, read_package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import tree
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Value
 
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -58,23 +59,23 @@ class OdfReader(Value):
     """
 
     name = "odf"
-    version = 4
+    version = 5
     media_type = "application/vnd.oasis.opendocument.text"
     suffixes = (".odt", ".ods", ".odp", ".ott", ".ots", ".otp")
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        return read_package(blob, "OpenDocument file", "content.xml", partial(self._read, blob))
+        return read_package(blob, "OpenDocument file", partial(self._read, blob))
 
-    def _read(self, blob: Blob, archive: zipfile.ZipFile) -> Reading:
+    def _read(self, blob: Blob, archive: zipfile.ZipFile, failures: UnitFailures) -> Reading:
         names = archive.namelist()
         if "META-INF/manifest.xml" in names and b"encryption-data" in archive.read("META-INF/manifest.xml"):
             raise locked(blob)
         content = tree(archive.read("content.xml"), blob.uri)
-        layout, none = Layout(), Element("none")
+        layout, none = Layout(failures), Element("none")
 
         def part(name: str) -> Element:
-            return layout.failures.attempt("part", lambda: tree(archive.read(name), name), none)
+            return failures.attempt("part", lambda: tree(archive.read(name), name), none)
 
         styles = part("styles.xml") if "styles.xml" in names else none
         writing = _Writing(blob, archive, OdfHiding((styles, content)), layout)

@@ -2,16 +2,16 @@
 
 import io
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from xml.etree.ElementTree import Element
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError, UnsafeDocument
 from spolia.indexing.readers.archives import MEMBER_ERRORS, refuse_many
 from spolia.indexing.readers.file_metadata import fields, split
-from spolia.indexing.readers.office.mending import mended, transitional
-from spolia.indexing.readers.reader import OLD_OFFICE, ZIP, Blob, Reading, counted, signature_of
+from spolia.indexing.readers.office.mending import lacks_parts, mended, transitional
+from spolia.indexing.readers.reader import OLD_OFFICE, ZIP, Blob, Reading, signature_of
 from spolia.indexing.readers.safe_xml import tree
 from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Meta
@@ -25,41 +25,66 @@ _MOST_PARTS = 20_000
 _PIECE = 1 << 20
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _IS_LOCKED = 0x1
+_OF_THE_WHOLE = (EncryptedDocument, UnsafeDocument, MissingExtra)
+"""Errors that no mending takes away."""
 _KINDS = (
-    ("word/", "DOCX"),
-    ("ppt/", "PPTX"),
-    ("xl/", "XLSX"),
+    ("word/*", "DOCX"),
+    ("ppt/*", "PPTX"),
+    ("xl/*", "XLSX"),
+    ("*.opf", "EPUB"),
     ("META-INF/container.xml", "EPUB"),
     ("content.xml", "OpenDocument file"),
 )
+"""Patterns of names, of which each kind of document has a part."""
 
 
-def read_package(blob: Blob, kind: str, needs: str, read: Callable[[zipfile.ZipFile], Reading]) -> Reading:
+Read = Callable[[zipfile.ZipFile, UnitFailures], Reading]
+"""Reads the members of a package; notes the units that fail."""
+
+
+def read_package(blob: Blob, kind: str, read: Read) -> Reading:
     """Read the archive that a document is; an error is reported as damage of the document.
 
-    What fails is read once more from a copy that is mended: a part that is no XML, cannot be unpacked or does not exist
-    costs only itself, and is reported. `needs`: how the name of a part begins that this kind of document has.
+    A package that is damaged is read from a mended copy: a part that is no XML, cannot be unpacked or does not exist
+    costs only itself, and is reported. So every member that a reader sees has a right checksum.
     """
     refuse_ole(blob, kind)
     with told_as_damage(blob, kind):
         with blob.open() as file:
             refuse_many(file, blob.uri, _MOST_PARTS)
-        with zipfile.ZipFile(transitional(io.BytesIO(blob.data))) as archive:
-            _refuse_other(blob, archive, kind, needs)
-            _refuse_bomb(blob, archive)
-            try:
-                return read(archive)
-            except (EncryptedDocument, UnsafeDocument, MissingExtra):
-                raise
-            except Exception:
-                failures = UnitFailures()
-                copy = mended(archive, failures)
-                if not failures:
+        original = io.BytesIO(blob.data)
+        with zipfile.ZipFile(original) as archive:
+            _refuse_other(blob, archive, kind)
+            failures, reading = UnitFailures(), None
+            if _is_sound(blob, archive) and not lacks_parts(archive):
+                try:
+                    reading = _read(original, read, failures)
+                    if not failures:
+                        return reading
+                except _OF_THE_WHOLE:
                     raise
-        with zipfile.ZipFile(transitional(copy)) as archive:
-            reading = read(archive)
-    dropped = Counter(dict(reading.dropped)) + Counter(failures.dropped())
-    return reading.but(dropped=counted(dropped), warnings=reading.warnings + failures.warnings())
+                except Exception as error:
+                    problem = error
+            for does_salvage in (True, False):  # what is saved of a part may be what no library reads
+                failures = UnitFailures()
+                copy = mended(archive, failures, does_salvage=does_salvage)
+                if not failures:  # the copy is the same
+                    break
+                try:
+                    return _read(copy, read, failures)
+                except _OF_THE_WHOLE:
+                    raise
+                except Exception as error:
+                    problem = error
+            if reading is not None:
+                return reading
+            failures.raise_any(blob.uri)
+            raise problem
+
+
+def _read(file: io.BytesIO, read: Read, failures: UnitFailures) -> Reading:
+    with zipfile.ZipFile(transitional(file)) as archive:
+        return read(archive, failures)
 
 
 def package_bytes(archive: zipfile.ZipFile) -> io.BytesIO:
@@ -116,32 +141,39 @@ def _a(kind: str) -> str:
     return f"{'an' if kind[0] in 'AEIOUX' else 'a'} {kind}"
 
 
-def _refuse_other(blob: Blob, archive: zipfile.ZipFile, kind: str, needs: str) -> None:
+def _refuse_other(blob: Blob, archive: zipfile.ZipFile, kind: str) -> None:
     parts = archive.infolist()
     if any(part.flag_bits & _IS_LOCKED for part in parts):
         raise locked(blob)
     names = archive.namelist()
-    if not any(name.startswith(needs) for name in names):
-        other = next((other for begin, other in _KINDS if any(name.startswith(begin) for name in names)), "ZIP archive")
+    kinds = [other for pattern, other in _KINDS if any(fnmatchcase(name, pattern) for name in names)]
+    if kind not in kinds:
+        needs = " or ".join(pattern for pattern, other in _KINDS if other == kind)
         raise DocumentError(
-            f"{blob.uri} is {_a(other)}, not {_a(kind)}, although its name says so: it has no part {needs}. "
-            "Give it the suffix of its format, or take it out of the folder."
+            f"{blob.uri} is {_a(kinds[0] if kinds else 'ZIP archive')}, not {_a(kind)}, although its name says so: it "
+            f"has no part {needs}. Give it the suffix of its format, or take it out of the folder."
         )
 
 
-def _refuse_bomb(blob: Blob, archive: zipfile.ZipFile) -> None:
-    """Refuse what would fill the memory: by the sizes that the archive states, then by those that come out."""
+def _is_sound(blob: Blob, archive: zipfile.ZipFile) -> bool:
+    """Whether every part can be unpacked and has its checksum. Raises UnsafeDocument for what would fill the memory: by
+    the sizes that the archive states, then by those that come out."""
     parts = archive.infolist()
     allowed = min(LARGEST_BYTES, max(_UNSUSPICIOUS, LARGEST_RATIO * len(blob.data)))
     if (stated := sum(part.file_size for part in parts)) > allowed:
         raise _bomb(blob, stated, allowed)
     real = 0
+    is_sound = True
     for part in parts:
-        with suppress(*MEMBER_ERRORS), archive.open(part) as file:  # a damaged part fails when it is read
-            while piece := file.read(_PIECE):
-                real += len(piece)
-                if real > allowed:
-                    raise _bomb(blob, real, allowed)
+        try:
+            with archive.open(part) as file:
+                while piece := file.read(_PIECE):
+                    real += len(piece)
+                    if real > allowed:
+                        raise _bomb(blob, real, allowed)
+        except MEMBER_ERRORS:
+            is_sound = False
+    return is_sound
 
 
 def _bomb(blob: Blob, size: int, allowed: int) -> DocumentError:

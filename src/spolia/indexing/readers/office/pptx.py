@@ -14,6 +14,7 @@ from spolia.indexing.readers.office.mending import xml_root
 from spolia.indexing.readers.office.omml import latex
 from spolia.indexing.readers.office.package import left_out, package_bytes, properties, read_package
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Value
 
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
@@ -32,7 +33,7 @@ class PptxReader(Value):
     """
 
     name = "pptx"
-    version = 4
+    version = 5
     media_type = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
     suffixes = (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx")
     apart = True
@@ -40,16 +41,16 @@ class PptxReader(Value):
     def read(self, blob: Blob, /) -> Reading:
         with installed("office", "python-pptx", f"Reading {blob.uri}"):
             import pptx  # noqa: F401
-        return read_package(blob, "PPTX", "ppt/", partial(self._read, blob))
+        return read_package(blob, "PPTX", partial(self._read, blob))
 
-    def _read(self, blob: Blob, archive: zipfile.ZipFile) -> Reading:
+    def _read(self, blob: Blob, archive: zipfile.ZipFile, failures: UnitFailures) -> Reading:
         import pptx
 
-        writing = _Writing(blob)
+        writing = _Writing(blob, failures)
         for slide in _slides(pptx.Presentation(package_bytes(archive))):
             writing.slide(slide)
         layout = writing.layout
-        title, meta = layout.failures.attempt("metadata part", lambda: properties(archive), ("", ()))
+        title, meta = failures.attempt("metadata part", lambda: properties(archive), ("", ()))
         if title in ("", "PowerPoint Presentation"):
             title = layout.headings[0].text if layout.headings else ""
         return layout.reading(
@@ -65,16 +66,15 @@ class PptxReader(Value):
 
 
 def _slides(presentation: Any) -> Iterator[Callable[[], Any]]:
-    """The slides in their order, each loaded when it is called."""
-    slides = presentation.slides
-    for at in range(len(slides)):
-        yield partial(slides.__getitem__, at)
+    """The slides in their order, each loaded when it is called. `presentation.slides` fails if one of them is lost."""
+    for listed in presentation.element.get_or_add_sldIdLst():
+        yield partial(presentation.part.related_slide, listed.rId)
 
 
 class _Writing:
-    def __init__(self, blob: Blob) -> None:
+    def __init__(self, blob: Blob, failures: UnitFailures) -> None:
         self.blob = blob
-        self.layout = Layout()
+        self.layout = Layout(failures)
         self.pages: list[int] = []
         self.empty: list[int] = []
         self.hidden = 0
@@ -135,11 +135,14 @@ class _Writing:
     def _picture(self, shape: Any) -> None:
         """A picture and its description; one that is linked, lost or has no known format is counted."""
         said = next((found.get("descr") or "" for found in shape._element.iter(f"{_P}cNvPr")), "")
-        image = self.layout.failures.attempt("picture", lambda: shape.image, None)
+        image = self.layout.failures.attempt("picture", lambda: self._image(shape), None)
         if image is None:
             self.layout.paragraph(said)
         else:
-            self.layout.picture(Blob(f"{self.blob.uri}/ppt/media/{shape.shape_id}.{image.ext}", image.blob), said)
+            self.layout.picture(image, said)
+
+    def _image(self, shape: Any) -> Blob:
+        return Blob(f"{self.blob.uri}/ppt/media/{shape.shape_id}.{shape.image.ext}", shape.image.blob)
 
     def _notes(self, slide: Any) -> None:
         frame = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None

@@ -1,0 +1,185 @@
+"""Relationships and content types of Office Open XML: parts that are missing, and lists that are made again.
+
+Source: ECMA-376-2 (Open Packaging Conventions).
+"""
+
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from html import unescape
+from itertools import chain, count
+from mimetypes import guess_type
+from typing import NamedTuple
+from urllib.parse import unquote
+from xml.sax.saxutils import quoteattr
+
+TYPES, PACKAGE_RELATIONS = "[Content_Types].xml", "_rels/.rels"
+_LANGUAGES = {
+    "word/document.xml": "wordprocessingml",
+    "ppt/presentation.xml": "presentationml",
+    "xl/workbook.xml": "spreadsheetml",
+}
+"""Main parts by the names that Office gives them, and the language of their content types."""
+_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_CONTENT = "application/vnd.openxmlformats-officedocument"
+_SLIDE = re.compile(r"ppt/slides/[^/]+\.xml")
+_ELEMENT = re.compile(rb"<(?:\w+:)?(Relationship|Default|Override)\s([^<>]*)>")
+_ATTRIBUTE = re.compile(r"(?<!\S)(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_LISTED = re.compile(rb"<(?:\w+:)?(sldId|sheet)\s[^<>]*?\s\w+:id=[\"']([^\"']+)[\"']")
+_KINDS = {b"sldId": "slide", b"sheet": "sheet"}
+"""Elements of a main part that refer to others by an id, and the names of those parts without their number."""
+
+
+class Relation(NamedTuple):
+    """A relationship; `target` is the name of a part, or an address if it leads outside."""
+
+    id: str
+    type: str
+    target: str
+    is_external: bool = False
+
+
+def _main_part(names: Iterable[str]) -> str | None:
+    """Return the main part of a package, if it has the name that Office gives it."""
+    return next((name for name in _LANGUAGES if name in names), None)
+
+
+def relations_name(part: str) -> str:
+    """Return the name of the list of a part's relationships.
+
+    >>> relations_name("ppt/slides/slide1.xml")
+    'ppt/slides/_rels/slide1.xml.rels'
+    """
+    folder, _, name = part.rpartition("/")
+    return posixpath.join(folder, "_rels", f"{name}.rels")
+
+
+def is_list(name: str) -> bool:
+    """Whether a part is a list of relationships, or of content types."""
+    return name == TYPES or name.endswith(".rels")
+
+
+def needed_parts(names: Iterable[str], lists: Mapping[str, bytes]) -> set[str]:
+    """Return the names of parts that have to be there: what relationships lead to, and the lists themselves.
+
+    A slide has a layout, so it has relationships; a main part has some if there are parts beside it.
+
+    Args:
+        lists: the lists of relationships, by name.
+    """
+    names = set(names)
+    needed = {one.target for name, data in lists.items() for one in _relations(name, data) if not one.is_external}
+    if (main := _main_part(names)) is not None:
+        needed |= {TYPES, PACKAGE_RELATIONS, *(relations_name(name) for name in names if _SLIDE.fullmatch(name))}
+        if any(name.startswith(f"{main.partition('/')[0]}/") and name.endswith(".xml") for name in names - {main}):
+            needed.add(relations_name(main))
+    return {name for name in needed if posixpath.basename(name) != "NULL"}  # how Office voids a relationship
+
+
+def restore_lists(parts: dict[str, bytes], damaged: set[str]) -> None:
+    """Drop relationships to parts that are missing; make damaged and missing lists again from what is left of them, and
+    from the names that Office gives to parts.
+
+    Args:
+        parts: by name; what can be saved of those that are damaged.
+        damaged: names of parts that are damaged or missing.
+    """
+    main = _main_part(parts)
+    for name in {name for name in (*parts, *damaged) if name.endswith(".rels")}:
+        kept = [
+            one
+            for one in _relations(name, parts.get(name, b""))
+            if one.is_external or one.target in parts or name.startswith("xl/")  # a workbook may name lost sheets
+        ]
+        if main is not None and name in damaged and name == PACKAGE_RELATIONS:
+            kept += (
+                [] if any(one.target == main for one in kept) else [Relation("main", f"{_OFFICE}/officeDocument", main)]
+            )
+        elif main is not None and name in damaged and name == relations_name(main):
+            kept += _guessed(main, parts, kept)
+        parts[name] = _written_relations(kept)
+    if TYPES in parts or TYPES in damaged:
+        parts[TYPES] = _written_types(parts, _LANGUAGES[main] if main is not None and TYPES in damaged else "")
+
+
+def _attributes(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name and the attributes of each element of a list."""
+    for element in _ELEMENT.finditer(data):
+        found = _ATTRIBUTE.findall(element[2].decode("utf-8", "replace"))
+        yield element[1].decode(), {name: unescape(double or single) for name, double, single in found}
+
+
+def _relations(name: str, data: bytes) -> list[Relation]:
+    base = posixpath.dirname(posixpath.dirname(name))
+    found = list[Relation]()
+    for _, stated in _attributes(data):
+        if stated.keys() >= {"Id", "Type", "Target"}:
+            is_external = stated.get("TargetMode") == "External"
+            target = stated["Target"]
+            if not is_external:
+                path = unquote(target.partition("#")[0].replace("\\", "/"))
+                target = posixpath.normpath(posixpath.join("/", base, path)).lstrip("/")
+            found.append(Relation(stated["Id"], stated["Type"], target, is_external))
+    return found
+
+
+def _kind(name: str) -> str:
+    """Return the name of a part without folder, number and suffix, which is what its types are called by."""
+    return posixpath.basename(name).partition(".")[0].rstrip("0123456789")
+
+
+def _guessed(main: str, parts: Mapping[str, bytes], kept: list[Relation]) -> Iterator[Relation]:
+    """Yield relationships of a main part to the parts beside it; those that it lists by an id are in order."""
+    ids = defaultdict[str, list[str]](list)
+    for element, id in _LISTED.findall(parts[main]):
+        ids[_KINDS[element]].append(id.decode("utf-8", "replace"))
+    known, targets = {one.id for one in kept}, {one.target for one in kept}
+    others = [name for name in parts if name.startswith(main[: main.index("/") + 1]) and name.endswith(".xml")]
+    free = (f"restored{number}" for number in count())
+    unused = {kind: chain((id for id in listed if id not in known), free) for kind, listed in ids.items()}
+    for name in sorted(others, key=lambda name: (len(name), name)):  # slide10 after slide9
+        if name != main and name not in targets:
+            kind = _kind(name)
+            yield Relation(next(unused.get(kind, free)), f"{_OFFICE}/{'worksheet' if kind == 'sheet' else kind}", name)
+
+
+def _written_relations(relations: Iterable[Relation]) -> bytes:
+    elements = "".join(
+        f"<Relationship Id={quoteattr(one.id)} Type={quoteattr(one.type)} "
+        + (f'Target={quoteattr(one.target)} TargetMode="External"/>' if one.is_external
+           else f"Target={quoteattr(f'/{one.target}')}/>")
+        for one in relations
+    )  # fmt: skip
+    return _clean(f'<Relationships xmlns="{_PACKAGE}/relationships">{elements}</Relationships>')
+
+
+def _written_types(parts: Mapping[str, bytes], language: str) -> bytes:
+    """Write content types. `language`: that of the main part if its types are lost; else parts keep those they have."""
+    suffixes = {
+        suffix: guess_type(f"a.{suffix}")[0] or "application/octet-stream"
+        for name in parts
+        if "." in posixpath.basename(name) and (suffix := name.rpartition(".")[2].lower())
+    } | {"rels": "application/vnd.openxmlformats-package.relationships+xml", "xml": "application/xml"}
+    types = dict[str, str]()
+    for name in (name for name in parts if language and name.endswith(".xml")):
+        end = ".main" if name in _LANGUAGES else ""
+        types[f"/{name}"] = f"{_CONTENT}.{'drawingml' if '/charts/' in name else language}.{_kind(name)}{end}+xml"
+    for element, stated in _attributes(parts.get(TYPES, b"")):
+        if element == "Default" and stated.keys() >= {"Extension", "ContentType"}:
+            suffixes[stated["Extension"].lower()] = stated["ContentType"]
+        elif element == "Override" and stated.keys() >= {"PartName", "ContentType"}:
+            types[stated["PartName"]] = stated["ContentType"]
+    defaults = "".join(
+        f"<Default Extension={quoteattr(suffix)} ContentType={quoteattr(type)}/>" for suffix, type in suffixes.items()
+    )
+    overrides = "".join(
+        f"<Override PartName={quoteattr(name)} ContentType={quoteattr(type)}/>" for name, type in types.items()
+    )
+    return _clean(f'<Types xmlns="{_PACKAGE}/content-types">{defaults}{overrides}</Types>')
+
+
+def _clean(xml: str) -> bytes:
+    """Encode XML without the characters that it may not have."""
+    return re.sub("[^\t\n\r -\ud7ff\ue000-\ufffd]", "", xml).encode()
