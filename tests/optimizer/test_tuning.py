@@ -1,11 +1,12 @@
 """Spaces tuned on questions whose best flow is known."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
-from typing import Any
+from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 import numpy as np
@@ -23,6 +24,8 @@ from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.experiment.execution import ask
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.score_store import ANSWER, ScoreStore
+from spolia.evaluation.measures.measure import Measure
+from spolia.evaluation.measures.rank_measures import ReciprocalRank
 from spolia.evaluation.statistics.interval import Interval
 from spolia.generation.reader import Reader
 from spolia.indexing.sync.texts import add_texts
@@ -41,7 +44,7 @@ from spolia.post_retrieval.selection import Cut
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
-from spolia.types import Hit, Item, Node, Query, Ranking
+from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 
 from .finds import MODEL, NODES, Finds, questions, reading
 
@@ -622,6 +625,29 @@ def test_less_is_better_of_costs() -> None:
     assert [one.score is None for one in found.finalists] == [False, True, True]
     assert html(found).count("<td>not measured</td>") == 2
     assert "With 200 questions or more" in found.json()["unscored"] in html(found)
+
+
+@dataclass(frozen=True)
+class Unread(Measure):
+    """A judge of whose verdicts none can be read."""
+
+    called: ClassVar[str] = "Unread"
+
+    def applies(self, item: Item) -> bool:
+        return True
+
+    def score(self, result: Ranking | Answer, item: Item) -> None:
+        return None
+
+
+@pytest.mark.parametrize("number", [12, 60])
+def test_a_measure_without_a_score_decides_nothing_and_is_told(number: int) -> None:
+    found = tune(Choice(Finds(1), Finds(2), name="search"), questions(number), [ReciprocalRank(), Unread()])
+    assert found.point == {"search": 1}
+    assert "Unread has no score on any of the" in " ".join(found.notes)
+    assert {one.json()["means"].get("Unread") for one in found.finalists} == {None}
+    assert "NaN" not in json.dumps(found.json())
+    assert "nan" not in html(found)
 
 
 @pytest.mark.slow

@@ -96,8 +96,9 @@ class Objectives(Value):
 
     def blurred(self, means: Floats) -> Floats:
         """The means by flow and measure, where flows that differ from a better one by less than the measure can tell,
-        or by rounding, have its mean."""
+        or by rounding, have its mean. A measure that no flow has a score in decides nothing: all flows have 0."""
         found = np.round(means, 12)
+        found[:, ~np.isfinite(found).any(axis=0)] = 0.0
         for column, measure in zip(found.T, self.measures, strict=True):
             leader = np.inf
             for at in np.argsort(-column, kind="stable") if measure.resolution else ():
@@ -115,7 +116,8 @@ class Objectives(Value):
         for one in self.limits:
             column = self.measures.index(one.measure)
             beyond = self.signs[column] * one.bound - means[:, column]
-            total += np.maximum(0.0, beyond) / (abs(one.bound) or 1.0)
+            if np.isfinite(beyond).any():
+                total += np.maximum(0.0, beyond) / (abs(one.bound) or 1.0)
         return np.round(total, 12)
 
     def keys(self, means: Floats, combined: Combined | None = None) -> Floats:

@@ -92,7 +92,7 @@ def _leaderboard(found: TunedFlow) -> str:
         cells = [f"{at}", amount(one.score, found.is_share) if one.score else "not measured"]
         if grouped:
             cells += [amount(one.ahead, found.is_share) if at > 1 and one.ahead else "", f"{one.group or ''}"]
-        cells += ["chosen" if at == 1 else _standing(one), *(f"{mean:.4g}" for _, mean in one.means if found.has_means)]
+        cells += ["chosen" if at == 1 else _standing(one), *(cell for _, cell in one.mean_cells if found.has_means)]
         cells += ["front" if one.on_front else ""] * found.has_means
         cells += [f"{one.failed} of {one.asked}"] * found.has_failed
         cells += [f"{one.usd:.3g}", f"{one.calls:.3g}"] * is_paid

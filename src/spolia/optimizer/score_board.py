@@ -235,6 +235,11 @@ class Board:
         least = np.where(known, self._scores, np.inf).min(axis=0, initial=np.inf)
         return [bool(one) for one in (most <= least).all(axis=0)]
 
+    @property
+    def unscored(self) -> list[bool]:
+        """By measure, whether no flow has a score on any question."""
+        return [not np.isfinite(scores).any() for scores in np.moveaxis(self._scores, -1, 0)]
+
     def tied(self, flow: int) -> list[int]:
         """The flows whose means of all measures are those of a flow, on as many questions."""
         (flows,) = np.nonzero(self._asked == self._asked[flow])

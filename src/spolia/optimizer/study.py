@@ -318,12 +318,15 @@ class Study:
                 f"No flow was found that keeps within {limits} on the questions that chose; this is the nearest."
             )
         best, n = self.plan.objectives.best, len(self.plan.choosing)
-        constant = board.constant[: len(best)]
+        constant, unscored = board.constant[: len(best)], board.unscored
+        for measure, is_unscored in zip(self.plan.objectives.measures, unscored, strict=True):
+            if is_unscored:
+                self.notes.append(f"{measure} has no score on any of the {n} questions, and decided nothing.")
         if all(constant):
             self.notes.append(f"All flows score the same on the {n} questions; the first of the cheapest was taken.")
             return
-        for measure, is_constant in zip(best, constant, strict=True):
-            if is_constant:
+        for measure, is_constant, is_unscored in zip(best, constant, unscored, strict=False):
+            if is_constant and not is_unscored:
                 self.notes.append(f"{measure} is the same for all flows on the {n} questions that chose.")
         if len(best) > 1 and (ties := len(board.tied(chosen)) - 1):
             self.notes.append(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -44,11 +45,17 @@ class Finalist(Value):
     asked: int = 0
     failed: int = 0
 
+    @property
+    def mean_cells(self) -> list[tuple[str, str]]:
+        """Each measure with its mean as tables show it: – for a measure without a score."""
+        return [(name, f"{mean:.4g}" if isfinite(mean) else "–") for name, mean in self.means]
+
     def json(self) -> dict[str, Any]:
         """Plain data."""
         found: dict[str, Any] = {"choices": dict(self.choices), "point": dict(self.point)}
         found |= {name: one and one.json() for name, one in (("score", self.score), ("ahead", self.ahead))}
-        found |= {"means": dict(self.means), "on_front": self.on_front, "group": self.group}
+        means = {name: mean if isfinite(mean) else None for name, mean in self.means}
+        found |= {"means": means, "on_front": self.on_front, "group": self.group}
         found |= {"asked": self.asked, "failed": self.failed}
         return found | {"usd": self.usd, "calls": self.calls, "notation": self.notation}
 
@@ -178,7 +185,8 @@ class FinalScores:
         best = min(tied, key=lambda at: (price[at], at))
         ahead = [self._ahead(sample, at, best) for at in range(len(self.flows))]
         order = sorted(range(len(self.flows)), key=lambda at: (at != best, -ahead[at].mean))
-        means = np.nanmean(every, axis=1)
+        # A measure may have no score on any question, as a judge whose verdicts cannot be read: its mean is NaN.
+        means = np.ma.masked_invalid(every).mean(axis=1).filled(np.nan)
         first = fronts(self.objectives.blurred(means)) == 0
         told, groups = self._told(means), self._groups(sample, means[:, 0])
         found = [

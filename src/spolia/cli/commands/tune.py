@@ -224,7 +224,7 @@ def _show(screen: Screen, found: "TunedFlow", given: TuningOptions) -> None:
             "" if at else "best",
             amount(one.score, unit) if one.score else "",
             *(amount(one.ahead, unit) if at and one.ahead else "" for _ in range(has_ahead)),
-            *(", ".join(f"{name} {mean:.4g}" for name, mean in one.means) for _ in range(found.has_means)),
+            *(", ".join(f"{name} {cell}" for name, cell in one.mean_cells) for _ in range(found.has_means)),
             *(f"{one.failed} of {one.asked}" for _ in range(found.has_failed)),
             ", ".join(map("=".join, one.choices)),
         )
