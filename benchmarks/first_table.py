@@ -27,13 +27,14 @@ from spolia.core.combinators.branch import Branch
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import cache_folder, indexed
+from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.flow_files.built_in_flows import bm25, choose, dense, hybrid
 from spolia.generation.extract import Extract
 from spolia.journal import Runs
+from spolia.models.file_hash import cache_folder
 from spolia.models.onnx.minilm import MiniLM
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.run import Run

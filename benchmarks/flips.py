@@ -9,7 +9,9 @@ then asks the same questions as before (words, vectors, a graph, a filter, two a
 for damage, repairs the store, and asks again.
 `unseen`: other answers, and no damage found. What answers with an error or with other results counts as `other`.
 `unmended`: damage that is found, and is still there, or gives other answers, after a repair. `ahead`: the same of the
-log that SQLite writes ahead of the database, which a killed process leaves.
+log that SQLite writes ahead of the database, which a killed process leaves. `elsewhere`: the same of the files that
+Spolia writes outside stores (studies, experiments, trained parts, baselines, exports, the cache), read one by one;
+`raw`: an error that is no `SpoliaError`; `lost`: the damaged content is nowhere any more.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ import results
 
 from spolia import Corpus, sync
 from spolia.cli.commands.doctor import store_findings
-from spolia.cli.store_files import by_store, kind_of, mend_files
+from spolia.cli.written_files import by_store, damaged_elsewhere, kind_of, mend_files
+from spolia.errors import SpoliaError
 from spolia.filters import Between
 from spolia.indexing.sync.groups import main_definition
 from spolia.indexing.sync.repair import repair
@@ -45,6 +48,7 @@ from spolia.stores.indexes import HNSW
 from spolia.stores.open_store import forget
 from spolia.stores.vectors import external_index, segment_search, sparse
 from spolia.testing.hash_embedder import HashingEmbedder
+from spolia.testing.other_files import make_other_files, read_other
 from spolia.testing.stores.service import content_of, make_service_files
 
 SECONDS = 60
@@ -59,11 +63,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--flips", type=int, default=1000)
     parser.add_argument("--ahead", type=int, default=100)
+    parser.add_argument("--elsewhere", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=17)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     result = flipped(options.flips, options.seed, ahead=False)
-    results.publish("flips", {**result, "ahead": flipped(options.ahead, options.seed, ahead=True)}, options.out)
+    result["ahead"] = flipped(options.ahead, options.seed, ahead=True)
+    result["elsewhere"] = flipped_elsewhere(options.elsewhere, options.seed)
+    results.publish("flips", result, options.out)
 
 
 def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
@@ -91,6 +98,49 @@ def flipped(flips: int, seed: int, *, ahead: bool) -> dict[str, Any]:
             if row.get("wrong"):
                 print(json.dumps(rows[-1])[:600], flush=True)
         return found(rows)
+
+
+def flipped_elsewhere(flips: int, seed: int) -> dict[str, Any]:
+    """What becomes of so many flips in files outside stores, drawn evenly from their kinds."""
+    with tempfile.TemporaryDirectory(prefix="spolia-") as name:
+        folder, drawn, rows = Path(name), random.Random(seed), list[dict[str, Any]]()
+        apart(lambda: made(folder, ahead=False) and {})
+        apart(lambda: make_other_files(folder / "whole", Corpus(folder / "whole.spolia")) or {})
+        files = sorted(path for path in (folder / "whole").rglob("*") if path.is_file() and path.stat().st_size)
+        for number in range(flips):
+            path = drawn.choice(files)
+            place, change = drawn.randrange(path.stat().st_size), drawn.randrange(1, 256)
+            row = apart(lambda: tried_elsewhere(path, folder / "tried", place, change))  # noqa: B023
+            rows.append({"flip": number, "file": path.name, "place": place, "change": change, **row})
+            if row["wrong"]:
+                print(json.dumps(rows[-1])[:600], flush=True)
+    wrong = [row for row in rows if row["wrong"]]
+    counts = {kind: sum(kind in row["wrong"] for row in rows) for kind in ("unseen", "raw", "lost", "died")}
+    return {"flips": len(rows), "files": len(files), "seen": sum(row.get("seen", False) for row in rows)} | counts | {
+        "what": wrong[:20]
+    }  # fmt: skip
+
+
+def tried_elsewhere(source: Path, tried: Path, place: int, change: int) -> dict[str, Any]:
+    shutil.rmtree(tried, ignore_errors=True)
+    folder = tried / source.parent.name
+    shutil.copytree(source.parent, folder)
+    file, content = folder / source.name, bytearray(source.read_bytes())
+    whole = repr(read_other(file))
+    content[place] ^= change
+    file.write_bytes(content)
+    seen, said, wrong = bool(list(damaged_elsewhere(file))), "", []
+    try:
+        said = repr(read_other(file))
+    except SpoliaError:
+        pass  # an error that names the damage
+    except Exception:
+        wrong.append("raw")
+    if said != whole and not seen:
+        wrong.append("unseen")
+    if not any(path.read_bytes() == content for path in folder.rglob("*") if path.is_file()):
+        wrong.append("lost")
+    return {"seen": seen, "wrong": wrong}
 
 
 def found(rows: list[dict[str, Any]]) -> dict[str, Any]:

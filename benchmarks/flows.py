@@ -48,7 +48,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.errors import SpoliaError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import cache_folder, indexed
+from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.measures.costs import AverageTokens, DocumentsShown, RetrievalCalls, UsedCalls
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measures
@@ -59,6 +59,7 @@ from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.evaluation.statistics.sample import difference, interval
 from spolia.flow_files.built_in_flows import BUILT_IN
 from spolia.flows.catalogue import Published, every_flow
+from spolia.models.file_hash import cache_folder
 from spolia.models.onnx.minilm import MiniLM
 from spolia.pre_retrieval.query_llm import alike
 from spolia.run import Run

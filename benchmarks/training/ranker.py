@@ -36,9 +36,10 @@ import spolia.retrieval.learned as learned
 import spolia.training.ranker as training
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.json_lines import write_rows
-from spolia.evaluation.data.passage_store import cache_folder, indexed
+from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.statistics.sample import Sample
 from spolia.flow_files.built_in_flows import SHIPPED, hybrid
+from spolia.models.file_hash import cache_folder
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.trained_weights import SHIPPED as SHIPPED_IN
 from spolia.retrieval.graph.edges import SharedEntities

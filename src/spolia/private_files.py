@@ -83,16 +83,29 @@ def set_aside(path: Path, root: Path | None = None, *, replaced: bool = False) -
         Where it is now.
     """
     root = root or path.parent
-    number = 1
-    while (folder := root / DAMAGED / str(number)).exists():
-        number += 1
-    target = folder / path.relative_to(root)
+    target = _free(root) / path.relative_to(root)
     make_folder(target.parent)
     for end in ("", "-wal", "-shm"):
         move = os.link if replaced and not end else os.rename
         with suppress(FileNotFoundError):
             move(f"{path}{end}", f"{target}{end}")
     return target
+
+
+def keep_copy(path: Path) -> Path:
+    """Copy a damaged file to `damaged/` in its folder, before it is mended where it is; return where the copy is."""
+    target = _free(path.parent) / path.name
+    make_folder(target.parent)
+    with open(path, "rb") as source, open(target, "wb", opener=private) as copy:
+        shutil.copyfileobj(source, copy)
+    return target
+
+
+def _free(root: Path) -> Path:
+    number = 1
+    while (folder := root / DAMAGED / str(number)).exists():
+        number += 1
+    return folder
 
 
 def share(folder: str | os.PathLike[str], group: str = "") -> int:

@@ -153,12 +153,14 @@ def is_damage(error: sqlite3.Error) -> bool:
 def shortened(path: Path) -> str:
     """How a database is shorter than it was, in words; empty if it is not, or a log stands ahead of it."""
     size = path.stat().st_size if path.exists() else 0
-    if not size or _log_of(path):
+    if not size:
         return ""
     with path.open("rb") as file:
         header = file.read(100)
     if header[:16] != _MAGIC or len(header) < 100:
         return f"it begins with {header[:16]!r}, which no database does"
+    if _log_of(path):
+        return ""
     (page,) = unpack(">H", header[16:18])
     changes, pages = unpack(">2I", header[24:32])
     (counted,) = unpack(">I", header[92:96])  # the changes at which the number of pages was written

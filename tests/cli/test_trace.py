@@ -303,7 +303,7 @@ def test_a_journal_with_changed_bytes_is_called_damaged(spolia: Spolia, tmp_path
     ran = spolia("trace", run, "--journal", file)
     assert (ran.code, ran.out) == (3, "")
     assert "is damaged" in ran.err
-    assert "Move it away" in ran.err
+    assert "spolia repair --store" in ran.err
 
 
 def test_the_steps_of_a_run_that_was_killed_are_shown(spolia: Spolia, tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ import pytest
 from spolia.errors import DataError
 from spolia.evaluation.data import passage_store
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import AT_ONCE, cache_folder, indexed
+from spolia.evaluation.data.passage_store import AT_ONCE, indexed
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.registry import parse_measures
+from spolia.models.file_hash import cache_folder
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus

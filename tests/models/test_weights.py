@@ -135,10 +135,10 @@ def test_a_damaged_or_unwritable_memory_costs_a_hash_and_nothing_else(
 ) -> None:
     folder = str(placed(tmp_path / "given"))
     found = weights.find(folder)
-    for note in (tmp_path / "cache" / "hashes").iterdir():
+    for note in (tmp_path / "cache" / "file_hashes").glob("*.json"):
         note.write_bytes(b"\xff{")
     assert weights.find(folder) == found
-    for note in (tmp_path / "cache" / "hashes").iterdir():
+    for note in (tmp_path / "cache" / "file_hashes").glob("*.json"):
         note.write_bytes(b"[" * 100_000)
     assert weights.find(folder) == found
     monkeypatch.setenv("SPOLIA_CACHE", "/dev/null/none")

@@ -259,7 +259,7 @@ def test_a_locked_file_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest
         Runs(tmp_path / "runs.db")
     holder.close()
     (tmp_path / "other.db").write_bytes(b"something else entirely" * 100)
-    with pytest.raises(NotAStore, match="Move it away"):
+    with pytest.raises(NotAStore, match="Or name another file"):
         Runs(tmp_path / "other.db")
 
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from spolia.errors import QueryError
-from spolia.evaluation.data.passage_store import cache_folder
+from spolia.models.file_hash import cache_folder
 from spolia.server import tokens
 from spolia.server.keys import ApiKeys, DailyQuota
 from spolia.server.tokens import IssuedTokens

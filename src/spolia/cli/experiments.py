@@ -32,7 +32,7 @@ from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.errors import DataError, MissingExtra, QueryError, WeightsError
 from spolia.evaluation.data.dataset import DataSet, drawn, part_of
-from spolia.evaluation.data.passage_store import cache_folder, indexed
+from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.data.usage_log import TUNED, Marks, UsageLog, marks_of
 from spolia.evaluation.experiment.execution import Told
 from spolia.evaluation.experiment.experiment import ENOUGH, Experiment, default_measures
@@ -48,9 +48,11 @@ from spolia.filters.text import named_fields
 from spolia.flow_files.built_in_flows import RETRIEVERS, SAMPLE, bm25, covers, named
 from spolia.flows.catalogue import MODULES
 from spolia.journal import Journal
+from spolia.models.file_hash import cache_folder
 from spolia.models.http.remote import Remote
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
+from spolia.private_files import make_folder
 from spolia.run import Run
 from spolia.types import Item, Query, Value
 
@@ -309,7 +311,7 @@ def refuse_misspelt(given: QuestionOptions) -> None:
 def kept_in() -> Path:
     """The folder that experiments are kept in which no one has named."""
     folder = cache_folder() / "experiments"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     return folder
 
 

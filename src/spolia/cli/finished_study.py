@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import spolia
+from spolia import checksums
 from spolia.cli.options import MeasuringOptions
 
 FINISHED = "finished.json"
@@ -55,7 +56,7 @@ class FinishedStudy:
         if not self.can_be_known or not self.path.is_file():
             return None
         try:
-            found = json.loads(self.path.read_text("utf-8"))
+            found = checksums.recall(self.path) or {}
             if found["key"] == self._key() and found["written"] == _contents(map(Path, found["files"])):
                 return dict(found["result"])
         except (OSError, ValueError, LookupError, TypeError):  # written by another version, or cut off
@@ -75,9 +76,7 @@ class FinishedStudy:
             return
         files = [str(path.resolve()) for path in written]
         whole = {"key": self._key(), "files": files, "written": _contents(map(Path, files)), "result": dict(result)}
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(whole), "utf-8")
-        part.replace(self.path)
+        checksums.write(self.path, whole)
 
     def _key(self) -> str:
         variables = {name: value for name, value in os.environ.items() if name.startswith("SPOLIA_")}

@@ -51,6 +51,8 @@ def recorded(
         with Run(groups=who, budget=budget, share=share, threads=threads, journal=log) as run:
             yield run
         return
+    if moved := runs.database.damaged:
+        screen.say(f"{folder / RUNS} was damaged. It is now {moved}, with earlier traces.", "yellow")
     cache = None if not cached else Cache(runs.database, replace=True) if replace else runs.cache
     journal = runs.journal if values or not share else None
     try:
@@ -65,7 +67,7 @@ def recorded(
 
 def store_for(folder: Path) -> str:
     """The store of a folder that is asked without naming one: in the cache directory, one for each folder."""
-    from spolia.evaluation.data.passage_store import cache_folder
+    from spolia.models.file_hash import cache_folder
 
     whole = folder.resolve()
     key = blake2b(str(whole).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()

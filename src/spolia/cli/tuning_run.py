@@ -12,9 +12,9 @@ from spolia.cli import estimates
 from spolia.cli.experiments import SIMULATED, EvaluationRun, EvaluationSetup
 from spolia.cli.tuning_screen import estimate_line, leaderboard, tell_study
 from spolia.errors import DataError
-from spolia.evaluation.data.passage_store import cache_folder
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.flow_files.files import dump
+from spolia.models.file_hash import cache_folder
 from spolia.optimizer.budget import RowCost
 from spolia.optimizer.earlier_studies import EarlierStudies, question_marks
 from spolia.optimizer.flow_scores import FlowScores

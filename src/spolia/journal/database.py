@@ -44,7 +44,9 @@ CREATE TABLE IF NOT EXISTS trace_values (
 CREATE TABLE IF NOT EXISTS trace_runs (run TEXT PRIMARY KEY, principals TEXT NOT NULL) WITHOUT ROWID;
 """
 """Tables of values. Older files lack these tables and get them with the first value."""
-REMEDY = "It holds traces and cached results. Move it away: the next run begins a new one."
+REMEDY = (
+    "It holds traces and cached results. Set it aside: spolia repair --store STORE. The next run begins a new file."
+)
 PAGE_BYTES = 8192
 """Of a new file: the span of a ranking of 50 hits takes 1.4 kB, which in pages of 4 kB would need one of its own."""
 SOON_S = 0.05
@@ -60,14 +62,16 @@ class JournalFile:
         self.path, self.pending = path, pending
         self.dropped = 0
         self.problem = ""
+        self.damaged: Path | None = None
+        """The damaged file that was here, where it is now."""
         self._process = os.getpid()
         self._open()
         try:
             prepared(path).close()
         except StoreCorrupt as error:  # traces and cached results can be lost
             if not _is_ours(path):
-                raise NotAStore(f"{path} cannot hold traces and cache: {error} Or name another file.") from error
-            set_aside(path)
+                raise NotAStore(f"{error} Or name another file.") from error
+            self.damaged = set_aside(path)
             prepared(path).close()
         self._at_exit = partial(_close, weakref.ref(self))
         atexit.register(self._at_exit)

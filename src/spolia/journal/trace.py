@@ -18,7 +18,7 @@ from typing import Any, Self
 from spolia.core.operator import Operator
 from spolia.errors import StoreError
 from spolia.journal.cache import Cache
-from spolia.journal.database import VALUES, JournalFile, statements
+from spolia.journal.database import REMEDY, VALUES, JournalFile, statements
 from spolia.journal.values import (
     MOST_BYTES,
     MOST_VALUE_BYTES,
@@ -305,9 +305,7 @@ class Journal:
         try:
             yield
         except (sqlite3.Error, ValueError, TypeError) as error:
-            raise StoreError(
-                f"The journal {self.database.path} is damaged: {error}. Move it away: the next run begins a new one."
-            ) from error
+            raise StoreError(f"The journal {self.database.path} is damaged: {error}. {REMEDY}") from error
 
 
 class ForwardingJournal(Journal):

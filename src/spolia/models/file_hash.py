@@ -3,9 +3,12 @@
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+from spolia import checksums
+from spolia.private_files import make_folder
 
 
 def hash_of(path: Path) -> str:
@@ -22,7 +25,7 @@ def vocabulary_hash_of(path: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Where Spolia keeps what it can make again: `$SPOLIA_CACHE`, else `$XDG_CACHE_HOME/spolia`."""
+    """The folder for what can be made again: `$SPOLIA_CACHE`, else `$XDG_CACHE_HOME/spolia`. `make_folder` makes it."""
     if named := os.environ.get("SPOLIA_CACHE"):
         return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "spolia"
@@ -54,27 +57,12 @@ def _remembered(what: str, path: Path, compute: Callable[[Path], str]) -> str:
     found = path.stat()  # the change time too: a copy that keeps the modification time is still noticed
     stamp = [str(path.resolve()), found.st_size, found.st_mtime_ns, found.st_ctime_ns]
     name = hashlib.blake2b(f"{what}|{stamp[0]}".encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    note = cache_folder() / "hashes" / f"{name}.json"
-    try:
-        stamped, known = json.loads(note.read_bytes())
-        if stamped == stamp and isinstance(known, str):
-            return known
-    except (OSError, ValueError, TypeError, RecursionError):  # none yet, or damaged: made again
-        pass
+    note = cache_folder() / "file_hashes" / f"{name}.json"
+    known = checksums.recall(note) or {}
+    if known.get("stamp") == stamp:
+        return str(known["hash"])
     fresh = compute(path)
-    _write(note, json.dumps([stamp, fresh]))
+    with suppress(OSError):  # a folder that cannot be written costs a hash
+        make_folder(note.parent)
+        checksums.write(note, {"stamp": stamp, "hash": fresh})
     return fresh
-
-
-def _write(note: Path, text: str) -> None:
-    """Write by rename, so that a reader sees all of it or nothing; a folder that cannot be written costs a hash."""
-    made = ""
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as file:
-            made = file.name
-            file.write(text)
-        os.replace(made, note)
-    except OSError:
-        if made:
-            Path(made).unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spolia import checksums
 from spolia.errors import WeightsError
 from spolia.models.onnx import safetensors
 from spolia.types import Value
@@ -182,7 +183,7 @@ def _hash(path: Path, modified: int, size: int) -> str:
 def _card(folder: Path) -> Mapping[str, Any]:
     path = folder / CARD
     try:
-        found = json.loads(path.read_bytes())
+        found = checksums.read(path)
         if not (isinstance(found["part"], str) and isinstance(found["sha256"], str)):
             raise TypeError("part and sha256 are texts")
     except OSError as error:
@@ -192,4 +193,4 @@ def _card(folder: Path) -> Mapping[str, Any]:
         ) from error
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise WeightsError(f"{path} is not a card of trained weights ({error}). {_AGAIN}") from error
-    return found  # type: ignore[no-any-return]
+    return found

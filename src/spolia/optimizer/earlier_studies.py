@@ -4,14 +4,14 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from spolia import __version__
+from spolia import __version__, checksums
 from spolia.core.combinators.space import Point
 from spolia.core.plurals import several
 from spolia.evaluation.experiment.flows import groups_of, reads
@@ -20,6 +20,7 @@ from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.strategies import WARM
 from spolia.optimizer.tuned_flow import TunedFlow
+from spolia.private_files import make_folder
 from spolia.types import Item, digest_of
 
 FORM = 1
@@ -197,10 +198,10 @@ class WarmStart:
     def read(cls, path: Path) -> Self | None:
         """A stored warm start; None if no readable one exists."""
         try:
-            plain = json.loads(path.read_text("utf-8"))
+            plain = checksums.recall(path) or {}
             points = tuple({str(name): int(at) for name, at in point.items()} for point in plain["points"])
             return cls(points, int(plain["own"]), tuple(map(str, plain["shipped"])))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError):
             return None
 
 
@@ -239,27 +240,20 @@ class EarlierStudies:
         """Write a record down, in place of that of the same study; a folder that cannot be written to keeps none."""
         record = replace(record, questions=tuple(sorted({*record.questions, *self.questions})))
         path = self.folder / f"{record.key}.json"
-        part = path.with_suffix(".part")
         with suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps(record.json()), "utf-8")
-            part.replace(path)
+            make_folder(self.folder)
+            checksums.write(path, record.json())
 
     def _records(self) -> list[StudyRecord]:
-        own = filter(None, map(StudyRecord.read, _plain(sorted(self.folder.glob("*.json")))))
-        shipped = [StudyRecord.read(one) for plain in _plain([self.shipped] if self.shipped else []) for one in plain]
+        files = map(checksums.recall, sorted(self.folder.glob("*.json")))
+        own = filter(None, map(StudyRecord.read, filter(None, files)))
+        shipped = map(StudyRecord.read, json.loads(self.shipped.read_bytes()) if self.shipped else ())
         return [*sorted(own, key=lambda record: (-record.at, record.key)), *filter(None, shipped)]
 
 
 def question_marks(items: Iterable[Item]) -> tuple[str, ...]:
     """Hashes of questions: the smallest of them."""
     return tuple(sorted({digest_of(item.question).hex()[:12] for item in items})[:MARKS])
-
-
-def _plain(paths: Sequence[Path]) -> Iterator[Any]:
-    for path in paths:
-        with suppress(OSError, ValueError, RecursionError):  # deleted meanwhile, or damaged
-            yield json.loads(path.read_text("utf-8"))
 
 
 def _without_texts(candidate: str, paths: Iterable[str]) -> str:

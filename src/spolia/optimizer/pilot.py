@@ -1,6 +1,5 @@
 """What a score takes, measured on a few flows and questions before a study is planned."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -8,6 +7,7 @@ from random import Random
 from time import perf_counter
 from typing import Any, Self, TypeAlias
 
+from spolia.checksums import recall
 from spolia.errors import BudgetSpent
 from spolia.optimizer.budget import CALLS, SECONDS, TOKENS, USD, RowCost
 from spolia.optimizer.candidates import Candidates
@@ -50,10 +50,10 @@ class Pilot(Value):
     def read(cls, path: Path) -> Self | None:
         """A stored pilot; None if no readable one exists."""
         try:
-            plain = json.loads(path.read_text("utf-8"))
+            plain = recall(path) or {}
             costs = tuple(RowCost(**one) for one in plain["costs"])
             return cls(RowCost(**plain["mean"]), costs, plain["rows"], RowCost(**plain["held"]))
-        except (OSError, ValueError, LookupError, TypeError):
+        except (LookupError, TypeError):
             return None
 
     @classmethod

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from spolia import checksums
 from spolia.core.combinators.space import Point
 from spolia.core.operator import Operator
 from spolia.core.plurals import several, were
@@ -360,16 +361,19 @@ def refuse_another(path: Path, flow: Operator[Query, Any], plan: TuningPlan) -> 
         _write(path, about)
         return
     try:
-        before = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError):
-        before = {}
-    form = before.get("form") if isinstance(before, dict) else None
+        before = checksums.read(path)
+    except ValueError as error:
+        raise DataError(
+            f"{path} is damaged: {error}. Restore it from a backup, or name another folder; the scores in this one are "
+            "kept."
+        ) from error
+    form = before.get("form")
     if isinstance(form, int) and form > FORM:
         raise StoreTooNew(
             f"{path.parent} was written by a newer version of Spolia. Upgrade: {pip_install('', '-U')}; or name "
             "another folder."
         )
-    if differ := changes(before if isinstance(before, dict) else {}, json.loads(json.dumps(about))):
+    if differ := changes(before, json.loads(json.dumps(about))):
         raise DataError(
             f"{path.parent} holds a study of something else: {'; '.join(differ[:3])}. Name another folder, or "
             "delete this one."
@@ -377,11 +381,8 @@ def refuse_another(path: Path, flow: Operator[Query, Any], plan: TuningPlan) -> 
 
 
 def _write(path: Path, plain: Mapping[str, Any]) -> None:
-    """A file that is there as a whole or not at all."""
-    part = path.with_suffix(".part")
     try:
-        part.write_text(json.dumps(plain, indent=1), "utf-8")
-        part.replace(path)
+        checksums.write(path, plain, indent=1)
     except OSError as error:
         raise DataError(
             f"{path} cannot be written: {error.strerror}. Free some space, or name another folder."

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from spolia import checksums
 from spolia.errors import DataError
 from spolia.evaluation.creation.feedback import Feedback
 from spolia.evaluation.measures.answers.string_match import F1
@@ -175,7 +176,7 @@ class TrafficBaseline(Value):
     def read(cls, file: Path) -> Self:
         """Raises DataError."""
         try:
-            found = cls(**json.loads(file.read_text("utf-8")))
+            found = cls(**checksums.read(file))
             if not all(len(found.values[name]) for name in MEASURES):
                 raise ValueError("no values")
         except (OSError, ValueError, TypeError, LookupError) as error:
@@ -185,7 +186,7 @@ class TrafficBaseline(Value):
         return found
 
     def write(self, file: Path) -> None:
-        file.write_text(json.dumps(asdict(self)), "utf-8")
+        checksums.write(file, asdict(self))
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,18 @@ from spolia.models.local.address import (
 )
 from spolia.models.local.language_model import LocalModel
 from spolia.models.trained_weights import CARD, loaded
+from spolia.private_files import set_aside
 from spolia.training.rows import FIELDS, Row, read_rows, reward
-from spolia.training.training import CURVE_POINTS, KEPT_AT_MOST, KEPT_EVERY_S, Told, alone, as_json, finished_card
+from spolia.training.training import (
+    CURVE_POINTS,
+    KEPT_AT_MOST,
+    KEPT_EVERY_S,
+    Told,
+    alone,
+    as_json,
+    card_text,
+    finished_card,
+)
 from spolia.types import Message, Prompt, Value, digest_of
 
 with installed("tune", "trl", "Tuning a language model"):
@@ -262,7 +272,7 @@ class _Tuning:
                 self.curve = list(map(self._point, filter(lambda one: "loss" in one, state["log_history"])))
                 return str(folder)
             except (OSError, ValueError, KeyError):  # the kill came while it was written
-                shutil.rmtree(folder)
+                set_aside(folder)
         return None
 
     def _point(self, logged: Mapping[str, Any]) -> dict[str, float]:
@@ -304,9 +314,7 @@ class _Tuning:
             "training": self.identity,
         }
         with whole_files(self.folder / CARD) as (path,):
-            path.write_text(
-                "{\n" + ",\n".join(f" {as_json(name)}: {as_json(one)}" for name, one in card.items()) + "\n}\n"
-            )
+            path.write_text(card_text(card), "utf-8")
         shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
         return card
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
+from spolia import checksums
 from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.core.run_context import check_cancelled
@@ -28,6 +29,7 @@ from spolia.evaluation.experiment.experiment import Experiment
 from spolia.flow_files.files import dump
 from spolia.models.onnx import safetensors
 from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights, hash_of, question_marks
+from spolia.private_files import set_aside
 from spolia.retrieval.array_files import DAMAGED, read_arrays, write_arrays
 from spolia.run import Run
 from spolia.stores.files import try_lock
@@ -410,7 +412,10 @@ class _Training:
             with read_arrays(self.folder / CHECKPOINT) as found:
                 said = json.loads(found["said"].tobytes())
                 state = {name.removeprefix("state."): found[name] for name in found if name.startswith("state.")}
+        except FileNotFoundError:
+            return
         except DAMAGED:
+            set_aside(self.folder / CHECKPOINT)
             return
         if said["training"] != self.identity:
             raise DataError(
@@ -440,8 +445,7 @@ class _Training:
         card["score"] = self._score(self._scored(found), run)
         card["notes"] += no_gain(card["score"])
         self._write(FLOW, dump(found.flow, given, self.folder))
-        lines = (f" {as_json(name)}: {as_json(value)}" for name, value in {**card, "training": self.identity}.items())
-        self._write(CARD, "{\n" + ",\n".join(lines) + "\n}\n")
+        self._write(CARD, card_text({**card, "training": self.identity}))
         with suppress(OSError):
             (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return self._result(card)
@@ -546,6 +550,12 @@ def _note(log: UsageLog, split: QuestionSplit, found: Trained) -> None:
             log.note(replace(log, part=name).at(items, {found.card["part"]: found.sha256}, ["training"]))
 
 
+def card_text(card: Mapping[str, Any]) -> str:
+    """The text of a card, with its digest: a line for each entry."""
+    lines = (f" {as_json(name)}: {as_json(value)}" for name, value in checksums.sign(card).items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def as_json(value: Any) -> str:
     """A value on one line, the same for the same value."""
     return json.dumps(value, sort_keys=True, allow_nan=False)
@@ -553,8 +563,5 @@ def as_json(value: Any) -> str:
 
 def finished_card(folder: Path) -> dict[str, Any] | None:
     """The card of the training that has ended in a folder; None without any."""
-    try:
-        found = json.loads((folder / CARD).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and "training" in found else None
+    found = checksums.recall(folder / CARD)
+    return found if found and "training" in found else None

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
+from spolia import record_files
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import (
     WAIT_S,
@@ -19,6 +20,7 @@ from spolia.cli.options import (
     StorePath,
     Wait,
     WeightsFolder,
+    argument,
     option,
 )
 from spolia.cli.screen import Renderable, Screen, table, text
@@ -84,9 +86,13 @@ class Finding:
 
 
 def doctor(
+    files: Annotated[
+        list[Path] | None,
+        argument("FILE", "Files or folders of experiments, studies, trainings, baselines and exports to check, too."),
+    ] = None,
     store: MaybeStore = None,
     weights: WeightsFolder = "",
-    deep: Annotated[bool, option("--deep", "Read every row of the store, and compare it with its digest.")] = False,
+    deep: Annotated[bool, option("--deep", "Compare all of the store, and of the cache, with its digests.")] = False,
     audit_head: Annotated[
         str, option("--audit-head HASH", "Hash of a row that the audit log of `spolia serve` must have.")
     ] = "",
@@ -103,12 +109,13 @@ def doctor(
         *_installed(),
         _weights(weights),
         *(store_findings(store, deep=deep, audit_head=audit_head) if store is not None else ()),
+        *_elsewhere_findings(files or (), deep=deep),
     ]
-    damaged = [one.text for one in found if one.state == "broken" and one.about == "store"]
+    damaged = [one.text for one in found if one.state == "broken" and one.about in ("store", "files")]
     screen.give(
         findings=[asdict(finding) for finding in found],
         ok=all(one.state != "broken" for one in found),
-        **({} if store is None else {"sound": not damaged, "damaged": damaged}),
+        **({} if store is None and not files else {"sound": not damaged, "damaged": damaged}),
     )
     screen.show(_table(found))
     return Exit.STORE if any(one.state == "broken" for one in found) else Exit.DONE
@@ -163,8 +170,8 @@ def repair(
     Damaged files are moved to the folder `damaged` in the store.
     The exit code is 3 if some damage is left; the output says what to do about it.
     """
-    from spolia.cli.store_files import mend_files
     from spolia.cli.user_modules import own, readers_of
+    from spolia.cli.written_files import mend_files
     from spolia.indexing.sync.repair import repair as mended
     from spolia.stores.corpus import Corpus
 
@@ -233,7 +240,7 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
     for problem in problems:
         yield Finding("store", "broken", problem)
     folder = Corpus(path).backend.folder
-    files = list(_file_findings(folder)) if deep else []
+    files = list(_file_findings(folder) if deep else _header_findings(folder))
     yield from files
     yield from _audit_findings(folder, audit_head)
     if problems or files:
@@ -242,10 +249,32 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
 
 def _file_findings(folder: Path) -> Iterator[Finding]:
     """Damage of the files beside the database."""
-    from spolia.cli.store_files import damaged_files
+    from spolia.cli.written_files import damaged_files
 
     for found in damaged_files(folder):
         yield Finding("store", "broken", found.text)
+
+
+def _header_findings(folder: Path) -> Iterator[Finding]:
+    """Find databases beside the store's whose first bytes are wrong, or that became shorter."""
+    from spolia.cli.written_files import STORE_FILES
+
+    for path in (folder / kind.pattern for kind in STORE_FILES if kind.check is record_files.damage):
+        if cause := record_files.shortened(path):
+            yield Finding("store", "broken", f"{path} is damaged: {cause}")
+
+
+def _elsewhere_findings(files: Sequence[Path], *, deep: bool) -> Iterator[Finding]:
+    """Find damage of the named files and folders, and, if `deep`, of the cache folder."""
+    from spolia.cli.written_files import damaged_elsewhere
+    from spolia.models.file_hash import cache_folder
+
+    for place in files:
+        damaged = [Finding("files", "broken", found.text) for found in damaged_elsewhere(place)]
+        yield from damaged or [Finding("files", "ok", f"{place}: nothing is damaged")]
+    if deep and cache_folder().is_dir():
+        for found in damaged_elsewhere(cache_folder()):
+            yield Finding("files", "broken", found.text)
 
 
 def _audit_findings(folder: Path, head: str) -> Iterator[Finding]:

@@ -159,8 +159,8 @@ def _observed(
 
 def _note(data: Path, every: "Sequence[Item]", items: "Sequence[Item]", kind: str, sha256: str) -> None:
     """Write down that a model is to be trained on these questions."""
-    from spolia.evaluation.data.passage_store import cache_folder
     from spolia.evaluation.data.usage_log import UsageLog, marks_of
+    from spolia.models.file_hash import cache_folder
     from spolia.training.training import TRAIN
 
     log = UsageLog.of_data(data, cache_folder(), marks_of(every))

@@ -75,6 +75,8 @@ def trace(
     if changed and replay is None:
         raise QueryError("--set changes a step. Name the step too: --replay 3.")
     with Runs(path) as runs:
+        if moved := runs.database.damaged:
+            screen.say(f"{path} was damaged. It is now {moved}; `spolia repair` does the same.", "yellow")
         if not run:
             return _list_runs(screen, runs.journal, limit, store, frozenset(access or ()))
         who = frozenset(access or ())

@@ -99,8 +99,8 @@ def train(
     from spolia.cli import runs
     from spolia.cli.experiments import SIMULATED, refuse_misspelt
     from spolia.evaluation.data.dataset import DataSet
-    from spolia.evaluation.data.passage_store import cache_folder
     from spolia.evaluation.data.usage_log import UsageLog, marks_of
+    from spolia.models.file_hash import cache_folder
     from spolia.training.parts import trainer_of
     from spolia.training.training import train as trained
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spolia import checksums
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
 from spolia.cli.finished_study import FinishedStudy
@@ -166,7 +167,7 @@ def _search_of(given: TuningOptions, study: "ImportedStudy | None") -> tuple[str
 
 def _finish(finished: FinishedStudy, result: Mapping[str, Any], out: Path) -> None:
     """Keep the result of a study that ended: the same command then reads one file."""
-    from spolia.evaluation.data.passage_store import cache_folder
+    from spolia.models.file_hash import cache_folder
 
     reads, store = json.loads((out / STUDY).read_text("utf-8"))["reads"], cache_folder() / "datasets"
     finished.write(result, reads, store, [out / name for name in (BEST, RESULT, REPORT, STUDY)])
@@ -177,7 +178,7 @@ def _written(found: "TunedFlow", files: Mapping[str, str], out: Path) -> dict[st
     from spolia.evaluation.data.json_lines import whole_files
 
     result = found.json()
-    files = {**files, RESULT: json_text(result) + "\n"}
+    files = {**files, RESULT: json_text(checksums.sign(result)) + "\n"}
     with whole_files(*(out / name for name in files)) as parts:
         for part, text in zip(parts, files.values(), strict=True):
             part.write_text(text, "utf-8")
@@ -203,7 +204,7 @@ def _tell_again(screen: Screen, result: dict[str, Any], out: Path) -> None:
 def _points(folder: Path) -> list[dict[str, int]]:
     """The best points of an earlier study."""
     try:
-        finalists = json.loads((folder / RESULT).read_text("utf-8"))["finalists"]
+        finalists = checksums.read(folder / RESULT)["finalists"]
         return [{str(name): int(at) for name, at in one["point"].items()} for one in finalists]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(

@@ -1,6 +1,5 @@
 """A data set's passages as a store to search, indexed once and kept."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -11,6 +10,7 @@ from spolia.errors import FilterError
 from spolia.evaluation.data.dataset import DataSet
 from spolia.filters import Field
 from spolia.filters.fields import Kind
+from spolia.models.file_hash import cache_folder
 from spolia.models.protocols import Embedder
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import SourceRow, in_batches
@@ -37,13 +37,6 @@ Told: TypeAlias = Callable[[int, int], None]
 
 SAMPLED = 100
 """Passages whose language is looked at."""
-
-
-def cache_folder() -> Path:
-    """Where what can be made again is kept: `SPOLIA_CACHE`, else `spolia` in the user's cache directory."""
-    if named := os.environ.get("SPOLIA_CACHE"):
-        return Path(named).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "spolia"
 
 
 def indexed(

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
+from spolia.checksums import check, sign
 from spolia.core.plurals import several
 from spolia.evaluation.data.dataset import asked_by, part_of
+from spolia.private_files import make_folder
 from spolia.types import Item, Value, digest_of
 
 TUNED, REPORT = ("tune", "select"), "report"
@@ -145,9 +147,9 @@ class UsageLog:
             return
         line = {name: getattr(entry, name) for name in ("data", "part", "experiment", "at", "chosen")}
         line |= {"flows": dict(entry.flows), "asked": sorted(entry.asked)}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         with self.path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
-            file.write(json.dumps(line).encode() + b"\n")
+            file.write(json.dumps(sign(line)).encode() + b"\n")
 
     def chosen_on(self, entry: LogEntry) -> tuple[LogEntry, ...]:
         """Return the entries whose questions chose one of these flows: by a study, in a part to tune or select on, or,
@@ -168,6 +170,14 @@ class UsageLog:
     def of(self, data: Marks) -> list[LogEntry]:
         every = (entry for path in (self.also, self.path) for _, entry in _lines(path) if entry is not None)
         return sorted((one for one in every if is_same(one.data, data)), key=lambda one: one.at)
+
+    def damage(self) -> str:
+        """What is wrong with the files, in words: no warning knows of what their damaged lines say."""
+        return " ".join(
+            f"{path} is damaged: {count} of its lines changed since they were written. Restore it from a backup."
+            for path in (self.path, self.also)
+            if (count := sum(entry is None for text, entry in _lines(path) if text.strip()))
+        )
 
     def forget(self, data: Marks) -> int:
         """Delete the entries of a data set; how many these were."""
@@ -191,7 +201,7 @@ def _lines(path: Path | None) -> Iterator[tuple[str, LogEntry | None]]:
 def _entry(text: str) -> LogEntry | None:
     """An entry from its line; None for a damaged line, for example one that a full disk cut off."""
     try:
-        line = json.loads(text)
+        line = check(json.loads(text))
         flows = tuple((str(name), str(hashed)) for name, hashed in line["flows"].items())
         asked = frozenset(map(str, line.get("asked", ())))
         chosen = tuple(map(str, line.get("chosen", ())))  # not there before version 0.3

@@ -34,6 +34,7 @@ from spolia.core.codec import decode, encode
 from spolia.errors import CodecError, DataError, NotAStore, StoreBusy, StoreTooNew, pip_install
 from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.measures.measure import Case, Seen
+from spolia.private_files import keep_copy, make_folder, private
 from spolia.run.lane import StepCalls
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, digest_of
 
@@ -99,7 +100,8 @@ class ScoreStore:
         if self._is_damaged:
             whole = [row.tobytes() for row in self.columns(ANSWER) if not row["status"] or self._is_whole(row)]
             self._records[ANSWER] = bytearray(b"".join(whole))
-        if self._end < len(raw):
+        if path is not None and self._end < len(raw):
+            keep_copy(Path(path))
             self._cut()
         if raw.startswith(FIRST):
             os.pwrite(self._descriptor, MAGIC, 0)  # an earlier version would cut off what it does not know
@@ -229,18 +231,12 @@ class ScoreStore:
 
     def _scan(self, raw: bytes, base: int, at: int) -> int:
         """Take the records of a stretch of the file; where the last whole one ends. Damaged ones are passed over."""
-        view, end = memoryview(raw), len(raw)
-        while at + HEAD.size <= end:
-            kind, length, checksum = HEAD.unpack_from(raw, at)
-            start = at + HEAD.size
-            if not NAME <= kind <= STEPS or start + length > end:
-                break
-            payload = view[start : start + length]
-            if crc32(payload, kind) == checksum:
-                self._take(kind, base + at, payload)
+        for kind, place, payload, is_whole in _records(raw, at):
+            if is_whole:
+                self._take(kind, base + place, payload)
             else:
                 self._is_damaged = True
-            at = start + length
+            at = place + HEAD.size + len(payload)
         return base + at
 
     def _take(self, kind: int, place: int, payload: memoryview) -> None:
@@ -366,6 +362,35 @@ class ScoreStore:
         return self._read[place]
 
 
+def _records(raw: bytes, at: int) -> Iterator[tuple[int, int, memoryview, bool]]:
+    """The records from a place on: kind, place, payload, and whether the checksum is right."""
+    view, end = memoryview(raw), len(raw)
+    while at + HEAD.size <= end:
+        kind, length, checksum = HEAD.unpack_from(raw, at)
+        start = at + HEAD.size
+        if not NAME <= kind <= STEPS or start + length > end:
+            break
+        payload = view[start : start + length]
+        yield kind, at, payload, crc32(payload, kind) == checksum
+        at = start + length
+
+
+def experiment_damage(path: Path) -> str:
+    """Return what is wrong with the file of an experiment, in words; empty if nothing is. Nothing is written."""
+    raw = path.read_bytes()
+    end = _start(path, raw)
+    changed = 0
+    for _, place, payload, is_whole in _records(raw, end):
+        changed += not is_whole
+        end = place + HEAD.size + len(payload)
+    if not changed and end == len(raw):
+        return ""
+    return (
+        f"{path} is damaged: {changed} records changed since they were written, and the last {len(raw) - end} bytes "
+        "are not a whole record. The next experiment asks these questions again."
+    )
+
+
 class _Draft:
     """Records that are to be written at the end of the file."""
 
@@ -447,8 +472,8 @@ def _hit(hit: Hit, numbers: Mapping[int, int]) -> list[Any]:
 def _opened(path: str | Path) -> int:
     """The descriptor of a file that nobody else has."""
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        make_folder(Path(path).parent)
+        descriptor = private(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise DataError(
             f"{path} cannot be opened: {error.strerror or error}. Check its permissions, or name another file."

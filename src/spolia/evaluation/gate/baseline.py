@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from spolia import __version__
+from spolia.checksums import check, sign
 from spolia.core.run_context import access
 from spolia.errors import DataError, pip_install
 from spolia.evaluation.data.json_lines import whole_files
@@ -321,7 +322,8 @@ class Baseline(Value):
             "documents": {name: astuple(self.documents[name]) for name in sorted(self.documents)},
             "questions": {one.item: one.plain() for one in self.questions},
         }
-        return "{\n" + ",\n".join(f"{json.dumps(name)}: {_block(value)}" for name, value in plain.items()) + "\n}\n"
+        lines = (f"{json.dumps(name)}: {_block(value)}" for name, value in sign(plain).items())
+        return "{\n" + ",\n".join(lines) + "\n}\n"
 
     @classmethod
     def read(cls, path: str | Path) -> "Baseline":
@@ -347,7 +349,12 @@ class Baseline(Value):
             raise DataError(
                 f"{path} is a baseline of form {form!r}; this version knows {FORM}. {newer} a new one: {_writing(path)}"
             )
-        return _baseline(path, plain)
+        try:
+            return _baseline(path, check(plain))
+        except ValueError as error:
+            raise DataError(
+                f"{path} is damaged: {error}. Take it from your version control, or write it again: {_writing(path)}"
+            ) from error
 
 
 def measured_by(measures: Iterable[SetMeasure]) -> dict[str, str]:

@@ -36,7 +36,8 @@ def followed(snapshot: Snapshot, group: str) -> Path:
     if shortened(target) or not _is_of_these_texts(target, manifest, snapshot.opened):
         with translated(snapshot.opened.store, "indexed"), _alone(store):
             if shortened(target) or not _is_of_these_texts(target, manifest, snapshot.opened):
-                shutil.rmtree(target, ignore_errors=True)
+                if target.exists():
+                    set_aside(target, store)
                 _make(snapshot, manifest, target)
                 _sweep(snapshot)
                 _looked_at.add(target)

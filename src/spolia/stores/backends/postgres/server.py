@@ -12,6 +12,7 @@ from psycopg import errors
 
 from spolia.errors import NotAStore, StoreError
 from spolia.models.file_hash import cache_folder
+from spolia.private_files import make_folder
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection
 from spolia.stores.backends.postgres import dialect
@@ -61,7 +62,7 @@ class PostgresBackend(Backend):
     def folder(self) -> Path:
         with closing(self._opened()[0]) as session, translated(self, "read"):
             folder = cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
-            folder.mkdir(0o700, parents=True, exist_ok=True)  # on a machine that uses the store for the first time
+            make_folder(folder)  # on a machine that uses the store for the first time
             return folder
 
     def exists(self) -> bool:

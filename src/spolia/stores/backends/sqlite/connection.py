@@ -351,7 +351,7 @@ def create(path: Path) -> None:
         return
     folder = path.with_name(f"{path.name}.tmp{os.getpid()}")
     with translated(path, "made"):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         _sweep(path)
         make_folder(folder / PINS)
         try:

@@ -1,11 +1,13 @@
-"""Every file in a store's folder is in the table of files: its damage is found, and only its owner may read it."""
+"""Every file that Spolia writes is in the table of files: its damage is found, and only its owner may read it."""
 
 from __future__ import annotations
 
+import ast
 import gc
 import grp
 import os
 import random
+import re
 import shutil
 import sqlite3
 import stat
@@ -14,11 +16,23 @@ from pathlib import Path
 
 import pytest
 
+import spolia as package
 from spolia import Corpus, sync
-from spolia.cli.store_files import STORE_FILES, by_store, damaged_files, kind_of, without_content
+from spolia.cli.written_files import (
+    MECHANISMS,
+    OTHER_FILES,
+    STORE_FILES,
+    by_store,
+    damaged_elsewhere,
+    damaged_files,
+    kind_elsewhere,
+    kind_of,
+    without_content,
+)
 from spolia.errors import SpoliaError
 from spolia.stores.open_store import forget
 from spolia.testing import HashingEmbedder
+from spolia.testing.other_files import make_other_files, read_other
 from spolia.testing.stores.service import READERS, content_of, damaged_byte, make_service_files
 
 from .conftest import Spolia
@@ -167,3 +181,116 @@ def test_a_search_refuses_a_node_whose_text_changed(spolia: Spolia, store: Path)
     ran = spolia("search", "3 mills", "--store", store)
     assert ran.code == 3
     assert "nodes changed since they were written" in ran.err
+
+
+OPENERS = {"open", "private"}
+WRITERS = {
+    *("write_text", "write_bytes", "write_rows", "write_arrays", "write_table", "whole_files", "save_pretrained"),
+    *("mkstemp", "copyfile", "copytree", "touch", "savez", "save", "NamedTemporaryFile", "export_store"),
+}
+
+
+HINTS = re.compile(
+    r"""O_CREAT|connect\(|checksums\.write|["'][rb]?[wax][bt+]*["']|r\+b|\.save\(|""" + "|".join(WRITERS - {"save"})
+)
+
+
+def writes(call: ast.Call) -> bool:
+    """Whether a call writes a file, as far as its words tell."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    of = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    modes = [str(one.value) for one in given if isinstance(one, ast.Constant)]
+    return (
+        (name in OPENERS and (any(set(mode) <= {*"rwaxbt+"} and {*mode} & {*"wax+"} for mode in modes)))
+        or (name in OPENERS and "O_CREAT" in ast.unparse(call))
+        or (name == "connect" and of in ("", "sqlite3", "record_files"))
+        or (name == "write" and of == "checksums")
+        or (name in WRITERS and of != "self.writer")
+    )
+
+
+def test_every_module_that_writes_a_file_is_in_the_table() -> None:
+    root = Path(package.__file__).parent
+    found = set()
+    for path in root.rglob("*.py"):
+        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        text = path.read_text("utf-8")
+        if module.startswith("testing.") or not any(
+            f"{word}(" in text for word in {*OPENERS, *WRITERS, "connect", "write"}
+        ):
+            continue  # parsing takes most of the time
+        if any(writes(one) for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Call)):
+            found.add(module)
+    listed = {writer for kind in (*STORE_FILES, *OTHER_FILES) for writer in kind.writers}
+    assert found - listed == set(MECHANISMS)
+    assert listed - found <= {"training.training", "stores.portable"}, "writes no longer: take it out of the table"
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory, served: Path) -> Path:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    make_other_files(folder, Corpus(served))
+    return folder
+
+
+def test_what_is_written_elsewhere_is_in_the_table_whole_and_known_to_the_doctor(
+    spolia: Spolia, elsewhere: Path
+) -> None:
+    files = [path for path in elsewhere.rglob("*") if path.is_file()]
+    kinds = {kind_elsewhere(path) for path in files}
+    assert None not in kinds
+    assert {kind for kind in OTHER_FILES if kind.check is not without_content} - kinds == {
+        kind
+        for kind in OTHER_FILES
+        if kind.pattern == "*.db"  # the same check as `runs.db`
+    }
+    assert [found for path in files for found in damaged_elsewhere(path)] == []
+    (elsewhere / "study" / "best.yaml").write_text("flow: bm25\n")
+    assert spolia("doctor", elsewhere / "study", elsewhere / "baseline.json", "--json").json["sound"] is True
+    assert "cannot check this file" in spolia("doctor", elsewhere / "study" / "best.yaml").err
+
+
+NAMES = [
+    *(
+        "file_hashes/*.json",
+        "studies/*.json",
+        "looks.jsonl",
+        "scores.experiment",
+        "study/study.json",
+        "study/pilot.json",
+    ),
+    *("study/warm_start.json", "study/finished.json", "study/tuned.json", "ranker/checkpoint.npz", "ranker/card.json"),
+    *("ranker/weights.json", "reader/weights.safetensors", "baseline.json", "traffic.json", "notes.zip"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_changed_byte_elsewhere_is_found_or_changes_nothing_and_nothing_is_lost(
+    elsewhere: Path, tmp_path: Path, name: str
+) -> None:
+    (source,) = elsewhere.glob(name)
+    folder = Path(shutil.copytree(source.parent, tmp_path / source.parent.name, ignore=shutil.ignore_patterns("study")))
+    file, content, drawn = folder / source.name, source.read_bytes(), random.Random(17)
+    whole = read_other(file)
+    ends = [b"", bytes(len(content)), content[: len(content) * 2 // 5]]
+    for damaged in [*ends, *(changed(content, drawn) for _ in range(25))]:
+        file.write_bytes(damaged)
+        seen = [found for found in damaged_elsewhere(file) if found.path == file]
+        said, error = outcome(file)
+        assert seen or (said == whole and not error) or not damaged
+        assert not error or file.name in error or str(folder) in error
+        assert not damaged or any(path.read_bytes() == damaged for path in folder.rglob("*") if path.is_file())
+
+
+def outcome(file: Path) -> tuple[object, str]:
+    try:
+        return read_other(file), ""
+    except SpoliaError as error:
+        return None, str(error)
+
+
+def changed(content: bytes, drawn: random.Random) -> bytes:
+    found = bytearray(content)
+    found[drawn.randrange(len(found))] ^= drawn.randrange(1, 256)
+    return bytes(found)

@@ -1,0 +1,127 @@
+"""The files that Spolia writes outside stores: one of each kind that has a digest, and what they say."""
+
+import os
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from spolia import checksums
+from spolia.core.function import step
+from spolia.evaluation.data.usage_log import UsageLog
+from spolia.evaluation.experiment.execution import ask
+from spolia.evaluation.experiment.score_store import ANSWER, SCORES, ScoreStore
+from spolia.evaluation.gate.baseline import Baseline, BaselineQuestion, KnownDocument
+from spolia.models.file_hash import hash_of
+from spolia.models.onnx import safetensors
+from spolia.models.trained_weights import CARD, JSON, TENSORS, TrainedWeights
+from spolia.optimizer.budget import RowCost
+from spolia.optimizer.earlier_studies import EarlierStudies, StudyRecord, WarmStart
+from spolia.optimizer.pilot import Pilot
+from spolia.retrieval.array_files import DAMAGED, read_arrays, write_arrays
+from spolia.services.traffic import ENOUGH, MEASURES, TrafficBaseline
+from spolia.stores.corpus import Corpus
+from spolia.stores.portable import export_store, import_store
+from spolia.training.training import card_text
+from spolia.types import Hit, Item, Node, Query, Ranking
+
+ITEMS = [Item(f"q{number}", f"Who built mill {number}?", gold=((f"p{number}",),)) for number in range(3)]
+_MARKS = ("05", "0a")
+
+
+@step
+def _found(query: Query) -> Ranking:
+    return Ranking(
+        query, tuple(Hit(Node(f"p{number}", f"The miller built mill {number}."), 1.0) for number in range(3))
+    )
+
+
+def make_other_files(folder: Path, corpus: Corpus) -> None:
+    """Write each file as what writes it does; studies and trainings, which take long, are not run."""
+    study, parts = folder / "study", {JSON: folder / "ranker", TENSORS: folder / "reader"}
+    for one in (study, *parts.values()):
+        one.mkdir(parents=True)
+    with patch.dict(os.environ, SPOLIA_CACHE=str(folder)):
+        hash_of(Path(__file__))
+    record = StudyRecord({"cut": ("a", "b")}, ({"cut": "b"},), (0.75,), ("R@5",), _MARKS, at=7.0)
+    EarlierStudies(folder / "studies").keep(record)
+    log = UsageLog(folder / "looks.jsonl")
+    for flows in ({"a": "1f", "b": "2e"}, {"c": "3d", "b": "2e"}):
+        log.note(log.at(ITEMS, flows, ["R@5"], ["b"]))
+    ask(_found, ITEMS, "R@5", path=folder / "scores.experiment")
+    about = {"form": 1, "space": "Choice(a, b)", "objective": "R@5", "questions": "05", "reads": {}}
+    checksums.write(study / "study.json", about, indent=1)
+    checksums.write(study / "pilot.json", Pilot(RowCost(1.0, 60.0), (), 3).json(), indent=1)
+    checksums.write(study / "warm_start.json", WarmStart(({"cut": 1},), 1).json(), indent=1)
+    checksums.write(study / "finished.json", {"key": "05", "files": [], "written": "", "result": {"score": 0.75}})
+    checksums.write(study / "tuned.json", {"finalists": [{"point": {"cut": 1}}]})
+    write_arrays(folder / "ranker" / "checkpoint.npz", {"state.weights": np.arange(12.0)})
+    (folder / "ranker" / JSON).write_text('{"weights": [0.25, 0.5]}\n', "utf-8")
+    safetensors.write(folder / "reader" / TENSORS, {"weights": np.arange(12, dtype=np.float32)})
+    for file, place in parts.items():
+        digest = sha256((place / file).read_bytes()).hexdigest()
+        card = {"part": "ranker", "sha256": digest, "file": file, "trained_on": "BQo=", "score": {"mean": 0.75}}
+        (place / CARD).write_text(card_text(card), "utf-8")
+    question = BaselineQuestion("q1", ("05", "0a", "0b"), {"R@5": (1.0,)}, (("p1", 0, 9),), "0c", ("p1",))
+    documents = {"p1": KnownDocument("0d", (("chunk", "0e", 2),))}
+    Baseline("tides", "bm25", {"R@5": "0f"}, {"flow": {"BM25": "05"}}, documents, (question,)).write(
+        folder / "baseline.json"
+    )
+    TrafficBaseline("bm25", "1", 7.0, {name: [0.25] * ENOUGH for name in MEASURES}).write(folder / "traffic.json")
+    export_store(corpus, folder / "notes.zip")
+
+
+def _named(*names: str) -> Callable[[Path], Any]:
+    """Reads values of a file of JSON by their names."""
+    return lambda file: None if (plain := checksums.recall(file)) is None else [plain.get(name) for name in names]
+
+
+def _experiment(file: Path) -> Any:
+    with ScoreStore(file) as store:
+        cases = [store.case(row, ITEMS[0]) for row in store.columns(ANSWER)]
+        return [repr(case) for case in cases], store.columns(SCORES).tobytes()
+
+
+def _arrays(file: Path) -> Any:
+    try:
+        with read_arrays(file) as parts:
+            return {name: parts[name].tolist() for name in parts}
+    except DAMAGED:
+        return None
+
+
+def _imported(file: Path) -> Any:
+    corpus = Corpus(file.with_name(f"{file.name}.{os.urandom(4).hex()}.spolia"))
+    import_store(file, corpus)
+    return [(node.document, node.text) for node in corpus.snapshot().all_nodes("chunk")]
+
+
+READERS: Mapping[str, Callable[[Path], Any]] = {
+    "file_hashes/*.json": _named("stamp", "hash"),
+    "studies/*.json": lambda file: [repr(one) for one in EarlierStudies(file.parent, None)._records()],
+    "*looks.jsonl": lambda file: UsageLog(file).of(UsageLog(file).at(ITEMS, {}, ()).data),
+    "*.experiment": _experiment,
+    "study.json": _named("form", "space", "objective", "questions", "reads"),
+    "pilot.json": Pilot.read,
+    "warm_start.json": WarmStart.read,
+    "finished.json": _named("key", "files", "written", "result"),
+    "tuned.json": _named("finalists"),
+    "checkpoint.npz": _arrays,
+    CARD: lambda file: TrainedWeights(str(file.parent)).card("ranker"),
+    "*.safetensors": lambda file: {
+        name: array.tolist() for name, array in TrainedWeights(str(file.parent)).tensors("ranker").items()
+    },
+    "weights.json": lambda file: TrainedWeights(str(file.parent)).plain("ranker"),
+    "baseline.json": Baseline.read,
+    "traffic.json": TrafficBaseline.read,
+    "*.zip": _imported,
+}
+"""Reads a file as Spolia does, by the end of its path: a damaged one raises a `SpoliaError`, or is made again."""
+
+
+def read_other(file: Path) -> Any:
+    """What a file says."""
+    return next(read for pattern, read in READERS.items() if file.match(pattern))(file)
