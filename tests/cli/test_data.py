@@ -155,7 +155,7 @@ def test_what_is_hardly_meant_is_told(spolia: Spolia, data: Path) -> None:
     questions = (data / "questions.jsonl").read_text()
     (data / "questions.jsonl").write_text(questions.rpartition("\n")[0])
     (data / "corpus.jsonl").unlink()
-    assert "There is no corpus: the questions can be asked of a store only" in spolia("data", "show", data).err
+    assert "No corpus.jsonl: ask these questions of a store" in spolia("data", "show", data).err
 
 
 def test_a_field_that_nothing_has_joins_nothing(spolia: Spolia, data: Path, tmp_path: Path) -> None:

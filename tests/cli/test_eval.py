@@ -190,10 +190,8 @@ def test_one_measure_and_one_baseline_give_one_table_of_verdicts(spolia: Spolia,
         assert "against bm25" in shown
         assert "no difference shown between" not in shown
     assert report.count("| MRR |") == 2 + 1  # two verdicts, and a row of the scores
-    assert "Unknown measure is primary: 'MAP'" in spolia("eval", "bm25", *files, *args, "--primary", "MAP").err
-    assert (
-        "Unknown flow is compared against: 'dense'" in spolia("eval", "bm25", *files, *args, "--against", "dense").err
-    )
+    assert "Unknown primary measure: 'MAP'" in spolia("eval", "bm25", *files, *args, "--primary", "MAP").err
+    assert "Unknown flow to compare against: 'dense'" in spolia("eval", "bm25", *files, *args, "--against", "dense").err
     assert "bm25 is the only flow" in spolia("eval", "bm25", *args, "--against", "bm25").err
 
 

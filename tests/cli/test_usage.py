@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
 import signal
@@ -69,6 +70,18 @@ def test_help_begins_with_what_a_command_needs_and_with_its_own_options(spolia: 
     assert re.search(r"--data DATA +\(required\) ", help_text)
     places = [help_text.index(f"  {name}") for name in ("--data", "--store", "--strategy", "--llm", "--help-all")]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("words", [(), ("docs",), ("data",)])
+def test_without_a_command_the_commands_are_listed(spolia: Spolia, words: tuple[str, ...]) -> None:
+    ran = spolia(*words)
+    assert ran.code == Exit.USAGE
+    assert "\nCommands:\n" in ran.err
+
+
+def test_an_option_that_is_missing_is_described(spolia: Spolia) -> None:
+    error = json.loads(spolia("index", "docs", "--json").out)["error"]["message"]
+    assert error.startswith("Missing option '--store'. Write --store STORE: The store: a folder that `spolia index`")
 
 
 def test_help_all_describes_what_help_only_names(spolia: Spolia, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,7 +275,7 @@ def test_a_function_that_is_not_known_here_is_not_taken_for_another(corpus: Corp
     manifest = Manifest("mine", "lines()", definition='"cutting:lines"')
     with pytest.raises(GroupError, match=r"Give the group too.*corpus\.group\('mine', Definition.*known=") as found:
         transform_of(manifest)
-    assert "Nothing called 'cutting:lines' is known" in str(found.value)
+    assert "Unknown operator 'cutting:lines'" in str(found.value)
     assert "nearest" not in str(found.value)
     assert "load(" not in str(found.value)
 

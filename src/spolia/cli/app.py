@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import MEANING, Exit, guarded, refusal
-from spolia.cli.help_pages import HELP, HELP_ALL, HelpCommand, HelpGroup
+from spolia.cli.help_pages import HELP, HELP_ALL, HelpCommand, HelpGroup, missing_parameter
 from spolia.cli.options import WRONG_USAGE, spread
 from spolia.cli.screen import Screen
 
@@ -51,6 +51,8 @@ class Commands(HelpGroup):
             return super().invoke(ctx)
         except WRONG_USAGE as error:
             name = getattr(getattr(error, "ctx", None), "info_name", "")
+            if (param := getattr(error, "param", None)) and not getattr(error, "message", ""):
+                error.message = missing_parameter(param)  # type: ignore[attr-defined]
             if name in ("search", "ask") and "unexpected extra argument" in str(error):
                 error.message += f". {IN_QUOTES.format(name)}"  # type: ignore[attr-defined]
             message = getattr(error, "format_message", error.__str__)()

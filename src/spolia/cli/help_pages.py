@@ -3,6 +3,7 @@
 from textwrap import fill, shorten
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
@@ -38,7 +39,18 @@ class HelpCommand(TwoHelps, TyperCommand):
 
 
 class HelpGroup(TwoHelps, TyperGroup):
-    """A group of commands."""
+    """A group of commands. Without a command it prints its help; typer prints nothing where rich is installed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        if not args:
+            typer.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+
+def missing_parameter(param: Any) -> str:
+    """Say how to write an argument or option that a command needs, and what it is."""
+    return f"Write {_usage(param)}: {(param.help or '').partition('. ')[0].removesuffix('.')}."
 
 
 def write_short_help(command: Any, ctx: Any, formatter: Any) -> None:
@@ -50,11 +62,7 @@ def write_short_help(command: Any, ctx: Any, formatter: Any) -> None:
         names = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
         _write_rows(formatter, "Commands", [(name, one.help or "") for name, one in names if one and not one.hidden])
     params = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
-    arguments = [
-        (param.metavar or param.name.upper(), param.help or "")
-        for param in params
-        if param.param_type_name == "argument"
-    ]
+    arguments = [(_usage(param), param.help or "") for param in params if param.param_type_name == "argument"]
     options = [param for param in params if param.param_type_name == "option" and HELP_ALL not in param.opts]
     options.sort(key=lambda param: not param.required)
     _write_rows(formatter, "Arguments", arguments)
@@ -70,6 +78,8 @@ def _write_paragraph(formatter: Any, text: str) -> None:
 
 
 def _usage(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return str(param.metavar or param.name.upper())
     value = "" if param.is_flag or param.count else f" {(param.metavar or 'NUMBER').strip('<>')}"
     return "/".join([*param.opts, *param.secondary_opts]) + value
 

@@ -215,7 +215,7 @@ def why_none(
 ) -> str:
     """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before."""
     if making.vectors is False:
-        return "as asked for"
+        return "--no-vectors"
     if not rebuild and (built := _built(corpus)) is not None:
         how = f"with {built.embedder}" if built.embedder else "without"
         return "" if built.embedder == embedder.name else f"the store was built {how}"

@@ -324,7 +324,9 @@ class Study:
             if is_unscored:
                 self.notes.append(f"{measure} has no score on any of the {n} questions, and decided nothing.")
         if all(constant):
-            self.notes.append(f"All flows score the same on the {n} questions; the first of the cheapest was taken.")
+            if self.plan.candidates.size > 1:
+                note = f"All flows score the same on the {n} questions; the first of the cheapest was taken."
+                self.notes.append(note)
             return
         for measure, is_constant, is_unscored in zip(best, constant, unscored, strict=False):
             if is_constant and not is_unscored:

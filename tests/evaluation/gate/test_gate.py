@@ -57,7 +57,7 @@ def test_what_has_not_changed_passes(before: Baseline, chunks: NodeGroup) -> Non
     assert found.passed
     assert (found.changes, found.moved, found.why) == ((), (), "")
     assert [one.sentence for one in found.verdicts] == [
-        f"{one.measure} is as it was on each of 40 questions: {100 * one.now.mean:.1f}"
+        f"{one.measure} is unchanged on each of 40 questions: {100 * one.now.mean:.1f}"
         for one in found.verdicts
         if one.now
     ]
@@ -216,14 +216,14 @@ def test_few_questions_decide_nothing_and_say_how_many_would(chunks: NodeGroup) 
     found = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerance=0.2)
     (verdict,) = found.verdicts
     assert verdict.outcome == "undecided"
-    assert "questions like these 10 would tell" in verdict.sentence
+    assert "questions like these 10 would decide" in verdict.sentence
     assert not found.passed
     assert gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerance=0.2, rule="worse").passed
     wide = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerances={"R@1": 0.5})
     assert wide.verdicts[0].outcome == "not worse"
 
 
-def test_what_is_undecided_says_how_many_questions_would_tell() -> None:
+def test_what_is_undecided_says_how_many_questions_would_decide() -> None:
     def undecided(low: float, mean: float, high: float, p: float = 1.0, tolerance: float = 0.05) -> str:
         known, change = Interval(0.5, 0.4, 0.6, 40), Interval(mean, low, high, 40)
         found = GateVerdict("MRR", known, known, change, p, tolerance, 5, 0, True)
@@ -231,12 +231,12 @@ def test_what_is_undecided_says_how_many_questions_would_tell() -> None:
         return found.sentence.partition("; ")[2]
 
     # by hand: 40 · ((0.03 + 0.11) / (0.05 - 0.03))² = 40 · 49; worse: 40 · (0.18 / 0.08)² = 202.5
-    assert undecided(-0.17, -0.03, 0.11) == "about 1,960 questions like these 40 would tell"
+    assert undecided(-0.17, -0.03, 0.11) == "about 1,960 questions like these 40 would decide"
     assert undecided(-0.26, -0.08, 0.10) == "about 203 questions like these 40 would show that it is worse"
     # the interval is below zero, and the test is not: 40 · (1.95996 / 1.64485)² = 56.8
     assert undecided(-0.15, -0.08, -0.01, p=0.1) == "about 57 questions like these 40 would show that it is worse"
-    assert undecided(-0.1, 0.0, 0.1, tolerance=0.0).startswith("no number of questions tells")
-    assert undecided(-inf, -0.08, inf).startswith("so few questions tell nothing")
+    assert undecided(-0.1, 0.0, 0.1, tolerance=0.0).startswith("no number of questions decides")
+    assert undecided(-inf, -0.08, inf).startswith("too few questions for an interval")
 
 
 @pytest.mark.parametrize("left", [1, 39])
@@ -252,7 +252,7 @@ def test_questions_that_are_determined_no_more_decide_nothing(chunks: NodeGroup,
     (verdict,) = found.verdicts
     assert (found.passed, verdict.outcome, verdict.lost) == (False, "undecided", 40 - left)
     assert f"of {left} question" in verdict.sentence
-    assert f"{40 - left} that were determined then are not now" in verdict.sentence
+    assert f"{40 - left} scores of the baseline cannot be determined now" in verdict.sentence
 
 
 def test_less_is_better_of_what_costs_and_a_share_is_tolerated(chunks: NodeGroup) -> None:

@@ -182,7 +182,7 @@ def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -
 def _doubts(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> Iterator[str]:
     """Readable data that is probably a mistake."""
     if not given.has_corpus:
-        yield "There is no corpus: the questions can be asked of a store only (--store), which must have their gold."
+        yield "No corpus.jsonl: ask these questions of a store that has their gold (--store STORE)."
     for what, ids in (
         ("questions without a text, which will fail", [one.id for one in items if not one.question.strip()]),
         ("passages without a text, which no search finds", [one.id for one in passages if not one.text.strip()]),

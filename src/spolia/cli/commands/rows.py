@@ -84,6 +84,8 @@ def rows(
         if kind == "dual":
             files[out.with_suffix(".retriever.jsonl")] = list(_retriever(parts, items))
     made = files[out]
+    if not items:
+        raise DataError(f"No question of {data} is in the part {TRAIN}, which rows are made of. Give more questions.")
     if not made:
         raise DataError(f"None of {len(items)} questions gives a row. {WHY[kind]}")
     for file, written in files.items():

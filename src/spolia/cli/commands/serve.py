@@ -354,6 +354,7 @@ def worker(
     with WorkerProcesses(1) as processes, suppress(KeyboardInterrupt):  # or SIGTERM: the usual end of a worker
         queue = JobQueue(table_of(corpus))
         work(queue, processes, readers=readers_of(known, redact), known=own(known).operators, wait_s=wait)
+        Screen().say(f"Ended: {jobs} has no running service. `spolia serve --documents` starts one.")
     return Exit.DONE
 
 

@@ -17,6 +17,7 @@ from spolia.cli.exit_codes import Exit
 from spolia.cli.finished_study import FinishedStudy
 from spolia.cli.options import Estimated, MeasuringOptions, argument, option
 from spolia.cli.screen import Screen, json_text, one_line, table
+from spolia.core.plurals import several
 from spolia.errors import DataError
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ def _show(screen: Screen, found: "TunedFlow", given: TuningOptions) -> None:
     ]
     more = (*("ahead of the best",) * has_ahead, *("means",) * found.has_means, *("failed",) * found.has_failed)
     screen.show(
-        f"{found.objective} on {found.fresh or found.questions} {found.scored_on}; {found.flows:,} flows, "
+        f"{found.objective} on {found.fresh or found.questions} {found.scored_on}; {several(found.flows, 'flow')}, "
         f"{found.asked:,} asked, {found.rows:,} scores computed now",
         table(rows, "", found.measure, *more, "choices"),
     )

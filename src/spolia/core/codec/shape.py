@@ -149,7 +149,7 @@ class DecodeContext:
         )
         if rest and near is None:
             return CodecError(
-                f"Nothing called {name!r} is known: no installed package {package!r} offers it as an operator. "
+                f"Unknown operator {name!r}: no installed package {package!r} offers it as an operator. "
                 "Install the package, or pass the operator itself: load(..., operators=(it,))."
             )
         own = "" if near and ":" in near else "If it is your own, load(..., operators=(it,))."

@@ -163,8 +163,8 @@ class Experiment(Value):
         if not self.measures:
             raise DataError("No measures given. Give a measure, for example parse_measure('R@5').")
         for what, name, names in (
-            ("measure is primary", self.primary, [str(one) for one in self.measures]),
-            ("flow is compared against", self.against, [name for name, _ in self.flows]),
+            ("primary measure", self.primary, [str(one) for one in self.measures]),
+            ("flow to compare against", self.against, [name for name, _ in self.flows]),
         ):
             if name and name not in names:
                 raise DataError(f"Unknown {what}: {name!r}. Write one of: {', '.join(names)}.")

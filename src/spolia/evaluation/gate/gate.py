@@ -78,14 +78,14 @@ class GateVerdict(Value):
         n = f"of {several(self.change.n, 'question')}"
         if not self.moved:
             mean = float("nan") if self.now is None else self.now.mean
-            said = f"{self.measure}: undecided, as it was" if self.lost else f"{self.measure} is as it was"
+            said = f"{self.measure}: undecided, unchanged" if self.lost else f"{self.measure} is unchanged"
             each = "on each " if self.change.n > 1 else ""
             return f"{said} {each}{n}{self._lost}: {number(mean, self.unit)}"
         by, tolerance = f"{amount(self.change, self.unit)} {n}", number(self.tolerance, self.unit)
         if self.outcome == "not worse":
-            return f"{self.measure} is not worse: {by}, where {tolerance} less would be tolerated"
+            return f"{self.measure} is not worse: {by}, at a tolerance of {tolerance}"
         if self.outcome == "worse":
-            how = f"where {tolerance} less would be tolerated; p = {self.p:.2g}"
+            how = f"at a tolerance of {tolerance}; p = {self.p:.2g}"
             return f"{self.measure} is worse: {by}, {how}{self._lost}"
         if self.lost:
             return f"{self.measure}: undecided, {by}{self._lost}"
@@ -93,17 +93,17 @@ class GateVerdict(Value):
 
     @property
     def _lost(self) -> str:
-        return f"; {self.lost} that were determined then are not now" if self.lost else ""
+        return f"; {self.lost} scores of the baseline cannot be determined now" if self.lost else ""
 
     @property
     def _needed(self) -> str:
         """How many questions would decide it, if they were like these: the interval shrinks with their root."""
         change = self.change
         if change is None or not (isfinite(change.low) and isfinite(change.high)):
-            return "; so few questions tell nothing of how sure it is"
+            return "; too few questions for an interval"
         if change.mean > -self.tolerance:
             times = ((change.mean - change.low) / (change.mean + self.tolerance)) ** 2
-            told = "would tell"
+            told = "would decide"
         elif change.mean < 0:
             by_interval = ((change.high - change.mean) / change.mean) ** 2
             deviate = -NormalDist().inv_cdf(self.p / 2)  # which grows with the root too
@@ -113,7 +113,7 @@ class GateVerdict(Value):
                 times = min(times, ((change.high - change.mean) / (change.mean + self.tolerance)) ** 2)
             told = "would show that it is worse"
         else:
-            return "; no number of questions tells a change of 0 from a tolerance of 0"
+            return "; no number of questions decides a change of 0 at a tolerance of 0"
         if not isfinite(times):
             return f"; p = {self.p:.2g}, corrected for all measures"
         return f"; about {max(ceil(change.n * times), change.n + 1):,} questions like these {change.n:,} {told}"
