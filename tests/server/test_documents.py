@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -306,16 +307,27 @@ def test_a_document_of_10_gb_is_refused_before_it_comes(served: Served) -> None:
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
 
 
-def reply(documents: Documents, method: str, path: str, user: str = "ann", **sent: Any) -> httpx.Response:
-    """What a server answers a user, whose key is his name, and whose only store is that of these documents."""
+USERS = ("ann", "bob", "eve", "gail")
+_applications = WeakKeyDictionary[Documents, Any]()
 
-    async def asked() -> httpx.Response:
+
+def served_application(documents: Documents) -> Any:
+    """A server whose only store is that of these documents; the key of each user is his name."""
+    if documents not in _applications:
         flow: Operator[Query, Any] = BM25(documents.corpus.group())
         one = ServedFlow("flow", flow, flow)
-        keys = ApiKeys({hashed(user): KeyHolder(user, user, writes=True)})
-        app = application(Service(documents.corpus, [one], one), keys, documents=documents)
-        how: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"Authorization": f"Bearer {user}"}}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), **how) as client:
+        keys = ApiKeys({hashed(user): KeyHolder(user, user, writes=True) for user in USERS})
+        _applications[documents] = application(Service(documents.corpus, [one], one), keys, documents=documents)
+    return _applications[documents]
+
+
+def reply(documents: Documents, method: str, path: str, user: str = "ann", **sent: Any) -> httpx.Response:
+    """What a server answers a user."""
+
+    async def asked() -> httpx.Response:
+        transport = httpx.ASGITransport(served_application(documents))
+        headers = {"Authorization": f"Bearer {user}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
             return await client.request(method, path, **sent)
 
     return asyncio.run(asked())

@@ -46,6 +46,16 @@ class Application(FastAPI):
             scope["path"] = scope["path"][len(self.prefix) :]  # of a proxy that passes it on
         await self.entry(scope, receive, send)
 
+    def openapi(self) -> dict[str, Any]:
+        """Describe the API, with the key that every path needs but the open ones."""
+        if self.openapi_schema is None:  # made when it is first asked for: it takes half of the time of a start
+            schema = super().openapi()
+            schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            schema["security"] = [{"key": []}]
+            for path in OPEN:
+                schema["paths"][path]["get"]["security"] = []
+        return super().openapi()
+
 
 def application(
     service: Service,
@@ -131,14 +141,4 @@ def application(
         found = await run_in_threadpool(generate_latest, service.metrics.registry)
         return Response(found, media_type=CONTENT_TYPE_LATEST)
 
-    app.openapi_schema = _secured(app.openapi())
     return app
-
-
-def _secured(schema: dict[str, Any]) -> dict[str, Any]:
-    """The description of the API, with the key that every path needs but the open ones."""
-    schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    schema["security"] = [{"key": []}]
-    for path in OPEN:
-        schema["paths"][path]["get"]["security"] = []
-    return schema
