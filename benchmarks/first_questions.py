@@ -1,12 +1,15 @@
-"""What users wait for: the first question after a publication, one more text, the first filter, and a hybrid question.
+"""What users wait for: the first question after a publication, one more text, the first filter, a hybrid question.
 
     python benchmarks/first_questions.py [--count 100000] [--rounds 9] [--store STORE] [--out FILE]
 
 So many short texts, a document and a node each, with random unit vectors of 384 numbers, three declared fields and an
 HNSW graph. CPU-ms of the process. Each round adds a text with `add_texts`, asks the first dense question of that
 publication, then others. `hybrid` and its two arms are asked the same questions in turn, and each counts with the least
-of three times. The first filter is that of a new process, after a question without one. `publications` counts those of
-a first index of 5,000 files. To build the store takes two minutes, most of it for the graph; `--store` keeps it.
+of five times. The first filter is that of a new process, after a question without one. BM25 with a filter by ten
+values that one text in a hundred has is asked these questions beside bare tantivy, whose index of the same texts is
+asked with terms for these values, and returns addresses and scores without texts.
+`publications` counts those of a first index of 5,000 files. To build the store takes two minutes, most of it for the
+graph; `--store` keeps it.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,19 +33,22 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"  # before numpy
 
 import numpy as np  # noqa: E402
+import tantivy  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 from results import publish  # noqa: E402
 
 from spolia import BM25, Corpus, Dense, Query, add_texts, sync  # noqa: E402
-from spolia.filters import Between, Field  # noqa: E402
+from spolia.filters import Between, Field, where  # noqa: E402
 from spolia.flow_files.built_in_flows import hybrid  # noqa: E402
 from spolia.run import Run  # noqa: E402
 from spolia.types import Value  # noqa: E402
 
-DIMENSION, FILES, ASKED = 384, 5_000, 40
+DIMENSION, FILES, ASKED, ROUNDS = 384, 5_000, 40, 5
 WORDS = [f"w{number}" for number in range(5_000)]
 FIELDS = (Field("drawn", "int"), Field("lang"), Field("day", "time"))
+TEN = tuple(range(7, 1_000, 100))
+"""Values of `drawn` that one text in a hundred has."""
 
 
 @dataclass(frozen=True)
@@ -106,20 +112,62 @@ def after_publications(store: Path, rounds: int) -> dict[str, float]:
     }
 
 
+def in_turn(ways: Mapping[str, Callable[[str], object]]) -> dict[str, float]:
+    """CPU-ms of a question in each way: the median over all questions of the least of some rounds."""
+    questions = [text(-1_000 - number) for number in range(ASKED)]
+    least: dict[str, list[float]] = {name: [float("inf")] * ASKED for name in ways}
+    with Run():
+        for way in ways.values():
+            way("What is opened first?")
+        for number in list(range(ASKED)) * ROUNDS:
+            for name, way in ways.items():
+                taken = cpu_ms(lambda: way(questions[number]))  # noqa: B023
+                least[name][number] = min(least[name][number], taken)
+    return {name: statistics.median(taken) for name, taken in least.items()}
+
+
+def asked(flow: Callable[[Query], object]) -> Callable[[str], object]:
+    return lambda text: flow(Query(text))
+
+
 def hybrid_and_arms(store: Path) -> dict[str, float]:
     group = Corpus(str(store)).group()
     both = hybrid(group, Drawn())
     flows = {"hybrid": both, "words": both.steps[0].arms[0], "meaning": both.steps[0].arms[1]}  # type: ignore[attr-defined]
-    least: dict[str, list[float]] = {name: [float("inf")] * ASKED for name in flows}
-    with Run():
-        for flow in flows.values():
-            flow(Query("What is opened first?"))
-        for number in list(range(ASKED)) * 3:
-            for name, flow in flows.items():
-                taken = cpu_ms(lambda: flow(Query(text(-1_000 - number))))  # noqa: B023
-                least[name][number] = min(least[name][number], taken)
-    found = {name: round(statistics.median(taken), 2) for name, taken in least.items()}
-    return found | {"hybrid to the sum of its arms": round(found["hybrid"] / (found["words"] + found["meaning"]), 2)}
+    found = in_turn({name: asked(flow) for name, flow in flows.items()})
+    share = found["hybrid"] / (found["words"] + found["meaning"])
+    return {name: round(taken, 2) for name, taken in found.items()} | {"hybrid to the sum of its arms": round(share, 2)}
+
+
+def bare_index(folder: str, count: int) -> tuple[tantivy.Index, tantivy.Query]:
+    """An index as tantivy's users make it, and a query for the texts with one of `TEN`."""
+    builder = tantivy.SchemaBuilder().add_text_field("body", tokenizer_name="en_stem")
+    index = tantivy.Index(builder.add_integer_field("drawn", indexed=True).build(), folder)
+    writer = index.writer(num_threads=1)
+    for number in range(count):
+        drawn = metadata(f"{number:06}.txt")["drawn"]
+        writer.add_document(tantivy.Document(body=text(number), drawn=drawn))
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    terms = [(tantivy.Occur.Should, tantivy.Query.term_query(index.schema, "drawn", value)) for value in TEN]
+    return index, tantivy.Query.const_score_query(tantivy.Query.boolean_query(terms), 0)
+
+
+def filtered(store: Path, count: int) -> dict[str, float]:
+    group, must = Corpus(str(store)).group(), tantivy.Occur.Must
+    words = BM25(group, filter=where(drawn=TEN))
+    with tempfile.TemporaryDirectory() as folder:
+        index, only = bare_index(folder, count)
+        searcher = index.searcher()
+
+        def bare(text: str) -> object:
+            query = index.parse_query("".join(filter(lambda c: c.isalnum() or c == " ", text)), ["body"])
+            return searcher.search(tantivy.Query.boolean_query([(must, query), (must, only)]), 10).hits
+
+        found = in_turn({"words with a 1 % filter": asked(words), "bare tantivy": bare})
+    ratio = found["words with a 1 % filter"] / found["bare tantivy"]
+    return {name: round(taken, 3) for name, taken in found.items()} | {"1 % filter, times tantivy": round(ratio, 2)}
 
 
 def first_filter(store: Path) -> float:
@@ -138,8 +186,8 @@ def publications(place: Path) -> int:
     return corpus.latest().generation
 
 
-def in_process(part: str, store: Path, rounds: int) -> Any:
-    command = [sys.executable, __file__, "--part", part, str(store), "--rounds", str(rounds)]
+def in_process(part: str, store: Path, rounds: int, count: int) -> Any:
+    command = [sys.executable, __file__, "--part", part, str(store), "--rounds", str(rounds), "--count", str(count)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
@@ -154,6 +202,7 @@ def main() -> None:
     parts: dict[str, Callable[[Path], Any]] = {
         "filter": first_filter,
         "hybrid": hybrid_and_arms,
+        "filtered": lambda store: filtered(store, given.count),
         "publications": lambda store: after_publications(store, given.rounds),
     }
     if given.part:
@@ -163,10 +212,10 @@ def main() -> None:
         store = given.store or Path(place, "all.spolia")
         if not store.exists():
             add_texts(Corpus(str(store)), {f"{number:06}.txt": text(number) for number in range(given.count)}, **HOW)
-        found = {part: in_process(part, store, given.rounds) for part in parts}
+        found = {part: in_process(part, store, given.rounds, given.count) for part in parts}
         result = {
             "count": given.count,
-            "cpu_ms": found["publications"] | {"first filter": found["filter"]} | found["hybrid"],
+            "cpu_ms": found["publications"] | {"first filter": found["filter"]} | found["filtered"] | found["hybrid"],
             "publications of a first index of 5,000 files": publications(Path(place)),
         }
     publish("first_questions", result, given.out)

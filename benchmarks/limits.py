@@ -131,6 +131,7 @@ def _first_questions(result: Result) -> Judged:
         "first dense question after a publication, cpu_ms": (cost["first dense question"], most(5)),
         "one more text, cpu_ms": (cost["one text"], most(20)),
         "first filter of a process, cpu_ms": (cost["first filter"], most(50)),
+        "words with a 1 % filter, times tantivy": (cost["1 % filter, times tantivy"], most(1.5)),
         "hybrid to the sum of its arms": (cost["hybrid to the sum of its arms"], most(1.05)),
         "publications of a first index of 5,000 files": (found, most(4)),
     }

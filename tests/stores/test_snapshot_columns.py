@@ -1,14 +1,15 @@
 """Whatever is published, filters and access say what a plain look at every node says.
 
-Metadata are not read again for each generation: what has not changed is taken over from the snapshot before. So after
-every publication of a random history the same is asked of the snapshot that took over, of one that has read everything,
-and of an older one that is still held.
+Metadata are not read again for each generation: what has not changed is taken over from the snapshot before, or the
+lexical index is asked. So after every publication of a random history the same is asked of the snapshot that took over,
+of one that has read everything, and of an older one that is still held, with the columns of the index and without.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from spolia.stores.backends import sql
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.open_store import OpenStore
+from spolia.stores.open_store import OpenIndexes, OpenStore
 from spolia.stores.snapshot import records
 from spolia.stores.snapshot.lineage import passing
 from spolia.stores.snapshot.records import Records, file_meta
@@ -66,7 +67,9 @@ changes = st.one_of(
     st.tuples(st.just("rebuild"), st.sampled_from(GROUPS)),
 )
 Change = tuple[object, ...]
-histories = st.lists(st.tuples(st.lists(changes, max_size=4), st.sampled_from(FILTERS)), min_size=1, max_size=7)
+histories = st.lists(
+    st.tuples(st.lists(changes, max_size=4), st.sampled_from(FILTERS), st.booleans()), min_size=1, max_size=7
+)
 
 
 @dataclass
@@ -122,17 +125,27 @@ class History:
             id = f"{document.id}:{group}:again{self.count}"
             writer.add_nodes(document, [Node(id, document.text, document.id, group, number=1, meta=document.meta)])
 
-    def look(self, asked: Condition) -> None:
+    def look(self, asked: Condition, by_index: bool) -> None:
         """Compare what everybody sees by every filter; `asked` alone has been asked of some of the snapshots before."""
-        snapshot = self.corpus.snapshot()
-        if asked_of(snapshot, asked):
-            snapshot.allowed("chunk", ASKERS[1], asked)
-        expected = seen(snapshot, expected_of)
-        self.held = [*self.held[-1:], (snapshot, expected)]
-        for each, then in self.held:
-            assert seen(each, found_by) == then
-        fresh = latest(OpenStore(self.corpus.backend))
-        assert seen(fresh, found_by) == expected
+        with columns_of_index(by_index):
+            snapshot = self.corpus.snapshot()
+            if asked_of(snapshot, asked):
+                snapshot.allowed("chunk", ASKERS[1], asked)
+            expected = seen(snapshot, expected_of)
+            self.held = [*self.held[-1:], (snapshot, expected)]
+            for each, then in self.held:
+                assert seen(each, found_by) == then
+        with columns_of_index(not by_index):
+            fresh = latest(OpenStore(self.corpus.backend))
+            assert seen(fresh, found_by) == expected
+
+
+@contextmanager
+def columns_of_index(are_used: bool) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if not are_used:
+            patch.setattr(OpenIndexes, "holders", lambda *_: None)
+        yield
 
 
 def asked_of(snapshot: Snapshot, filter: Condition) -> bool:
@@ -186,15 +199,18 @@ def expected_of(snapshot: Snapshot, group: str, asker: frozenset[str], filter: C
     return {node.id for node in nodes} | ({f"whole {id}" for id in whole} if filter is not None else set())
 
 
-def holds(corpus: Corpus, history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
+Look = tuple[Sequence[Change], Condition, bool]
+
+
+def holds(corpus: Corpus, history: Sequence[Look]) -> None:
     run = History(corpus.create())
     with corpus.writer() as writer:
         for group in GROUPS:
             writer.define(group, Manifest(group))
         writer.declare(SCHEMAS[0])
-    for made, asked in history:
+    for made, *look in history:
         run.publish(made)
-        run.look(asked)
+        run.look(*look)
 
 
 A_FILE: Change = ("put", "a.txt", (("lang", "en"),), [(), (("year", 1),)], ("ann",))
@@ -202,19 +218,19 @@ A_FILE: Change = ("put", "a.txt", (("lang", "en"),), [(), (("year", 1),)], ("ann
 
 @settings(max_examples=12)
 @given(history=histories)
-@example(history=[([A_FILE, ("copy", "a.txt", "b.md")], FILTERS[3]), ([("remove", "a.txt")], FILTERS[3])])
-@example(history=[([A_FILE], FILTERS[3]), ([("move", "a.txt", "b.md")], FILTERS[3])])
-@example(history=[([A_FILE], FILTERS[5]), ([("touch", "a.txt", 7)], FILTERS[5]), ([A_FILE], FILTERS[5])])
-@example(history=[([A_FILE], FILTERS[0]), ([("readers", "a.txt", ("ann", "bob"))], FILTERS[0])])
-@example(history=[([A_FILE], FILTERS[0]), ([("declare", SCHEMAS[2])], FILTERS[0]), ([A_FILE], FILTERS[1])])
-def test_filters_and_access_are_those_of_a_plain_look(history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
+@example(history=[([A_FILE, ("copy", "a.txt", "b.md")], FILTERS[3], False), ([("remove", "a.txt")], FILTERS[3], False)])
+@example(history=[([A_FILE], FILTERS[3], True), ([("move", "a.txt", "b.md")], FILTERS[3], False)])
+@example(history=[([A_FILE], FILTERS[5], True), ([("touch", "a.txt", 7)], FILTERS[5], True)])
+@example(history=[([A_FILE], FILTERS[0], False), ([("readers", "a.txt", ("ann", "bob"))], FILTERS[0], False)])
+@example(history=[([A_FILE], FILTERS[0], b) for b in (True, False)] + [([("declare", SCHEMAS[2])], FILTERS[1], False)])
+def test_filters_and_access_are_those_of_a_plain_look(history: Sequence[Look]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         holds(Corpus(str(Path(folder) / "notes.spolia")), history)
 
 
 @settings(max_examples=3)
 @given(history=histories)
-def test_they_are_in_a_database_too(server: Server, history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
+def test_they_are_in_a_database_too(server: Server, history: Sequence[Look]) -> None:
     corpus = Corpus(server.address())
     holds(corpus, history)
     open_store._open.pop(corpus.backend.place)
@@ -246,7 +262,9 @@ def test_nothing_is_read_again_that_has_not_changed(tmp_path: Path, monkeypatch:
     assert 0 < sum(asked) < 20, "as many as changed, not as many as there are"
 
 
-def test_a_filter_decodes_its_own_field_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_decodes_its_own_field_only_and_nothing_with_a_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = History(Corpus(str(tmp_path / "notes.spolia")).create())
     with run.corpus.writer() as writer:
         for group in GROUPS:
@@ -267,9 +285,16 @@ def test_a_filter_decodes_its_own_field_only(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(records, "_decode", counted)
     monkeypatch.setattr(OpenStore, "rows", noted)
-    assert run.corpus.snapshot().allowed("chunk", frozenset(), where(year=3)).count == 4
+    snapshot, filter, lists = run.corpus.snapshot(), where(year=3), {sql.DOCUMENT_METADATA, sql.OWN_METADATA, sql.FILES}
+    assert len(snapshot.search("chunk", "tide", 9, frozenset(), filter)) == 4
+    assert not {sql.RECORDS, *lists} & {*asked}, "a search by words asks the index alone"
+    assert snapshot.allowed("chunk", frozenset(), filter).count == 4
+    assert not lists & {*asked}
+    assert decoded == []
+    with columns_of_index(False):
+        assert latest(OpenStore(run.corpus.backend)).allowed("chunk", frozenset(), filter).count == 4
     assert len(decoded) == 5, "as often as there are different metadata, and once in each"
-    assert not {sql.FILES, sql.OWN_METADATA} & {*asked}
+    assert lists & {*asked} == {sql.DOCUMENT_METADATA}
 
 
 def test_the_masks_stay_where_nothing_of_the_group_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import blake2b
@@ -233,9 +233,39 @@ def gone(folder: Path) -> int:
     return sum(dead for _, dead in _segments(folder))
 
 
+_COLUMN = "meta_"
+
+
+def column_of(field: str) -> str:
+    """Return the name, one that tantivy allows, of an index's column for a metadata field.
+
+    >>> column_of("année")
+    'meta_616e6ec3a965'
+    """
+    return _COLUMN + field.encode("utf-8", "surrogatepass").hex()
+
+
+def columns_in(folder: Path) -> dict[str, str]:
+    """Return the columns of an index, by the metadata field that each is of."""
+    columns = (name for name in _index_names(folder) if name.startswith(_COLUMN))
+    return {bytes.fromhex(name[len(_COLUMN) :]).decode("utf-8", "surrogatepass"): name for name in columns}
+
+
+def lacks_columns(folder: Path, fields: Iterable[str]) -> bool:
+    """Return whether to rebuild an index to get columns for these metadata fields; a large one goes without."""
+    try:
+        return not columns_in(folder).keys() >= set(fields) and sum(held for held, _ in _segments(folder)) <= REBUILT
+    except (OSError, ValueError, TypeError):
+        return False  # who goes on with it says that it is damaged
+
+
 def holds_lengths(folder: Path) -> bool:
     """Whether an index holds how many terms each node has; those of earlier versions do not."""
-    return any(dict(field).get("name") == "length" for field in _meta(folder, "schema"))
+    return "length" in _index_names(folder)
+
+
+def _index_names(folder: Path) -> set[str]:
+    return {str(dict(field).get("name")) for field in _meta(folder, "schema")}
 
 
 def is_worn(folder: Path, more: int) -> bool:
@@ -275,8 +305,8 @@ def is_scattered(folder: Path) -> bool:
 
 
 REBUILT = 200_000
-"""Nodes up to which large segments are joined by building the index again, at 30 CPU-µs a node under the lock; then a
-query of 100,000 takes a tenth less."""
+"""Nodes up to which an index is built again, at 30 CPU-µs a node under the lock, to get a column for a field that was
+declared since, or to join large segments; then a query of 100,000 takes a tenth less."""
 
 
 def is_split(folder: Path) -> bool:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, WeakValueDictionary, ref
 
-from spolia.errors import NotAStore, StoreUnavailable
+from spolia.errors import NotAStore, StoreCorrupt, StoreUnavailable
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection, Lease
 from spolia.stores.backends.rows import StoreVersion, indexed_texts
 from spolia.stores.files import translated
 
 if TYPE_CHECKING:
+    from spolia.filters import Field, Leaf
     from spolia.stores.backends.backend import Stored
     from spolia.stores.lexical.analysis import Analyzer
     from spolia.stores.lexical.index import Lexical
@@ -178,6 +179,17 @@ class OpenIndexes:
                 self._snapshot.opened.rows, group, self._inheritance(), self._snapshot.schema
             )
         return found
+
+    def holders(self, group: str, leaf: Leaf, field: Field) -> list[int] | None:
+        """Return the keys of the nodes that fulfil a condition; None where the lexical index cannot say, or is not
+        there yet: it would take longer to make it than to read the metadata."""
+        snapshot = self._snapshot
+        if group not in self._indexes and snapshot.opened.store.published_index(group, snapshot.generation) is None:
+            return None
+        try:
+            return self.lexical(group).holders(leaf, field)
+        except StoreCorrupt:  # who searches it says so
+            return None
 
     def _inheritance(self, before: DocumentMetadata | None = None) -> DocumentMetadata:
         if self._inherited is None:

@@ -26,13 +26,13 @@ from spolia.stores.backends.rows import (
     hash_of_document,
     hash_of_picture,
     indexed_text,
-    indexed_texts,
     node_of,
+    nodes_to_index,
     read_schema,
     unpacked,
     written_schema,
 )
-from spolia.stores.files import fail_point, is_scattered, is_split, is_worn, translated
+from spolia.stores.files import fail_point, is_scattered, is_split, is_worn, lacks_columns, translated
 from spolia.stores.manifest import Manifest, read
 from spolia.types import Document, Meta, Node
 
@@ -401,6 +401,7 @@ class Publication:
         self.store, self.connection, self.generation = store, connection, generation
         self.version = StoreVersion.after(generation - 1)
         self.manifests, self.schema = manifests, schema
+        self._fields = [field.name for field in schema]
         self.mended: list[str] = []
 
     def publish(
@@ -461,10 +462,11 @@ class Publication:
         folder = self.store.published_index(group, at)
         merged = merged and folder is not None and is_scattered(folder)
         dead: int = self.connection.execute(sql.DEAD_COUNT, (group, at, known)).fetchone()[0]
-        added = self.connection.execute(sql.NEW_NODES, (group, known)).fetchone()
-        if not dead and added is None and not merged:
+        added = self.connection.execute(sql.HAS_NEW_NODES, (group, known)).fetchone()
+        is_lacking = folder is not None and lacks_columns(folder, self._fields)
+        if not dead and added is None and not merged and not is_lacking:
             return base
-        is_fresh = folder is not None and (is_worn(folder, dead) or (merged and is_split(folder)))
+        is_fresh = is_lacking or (folder is not None and (is_worn(folder, dead) or (merged and is_split(folder))))
         self._freeze(group, None if is_fresh else base, last_key, merged=merged and not is_fresh)
         return self.generation, last_key
 
@@ -479,9 +481,10 @@ class Publication:
             target,
             self.store.published_index(group, at) if base else None,
             dead if base else (),
-            indexed_texts(self.connection.each(sql.NEW_NODES, (group, known))),
+            nodes_to_index(self.connection.each(sql.NEW_NODES, (group, known))),
             self.manifests[group].analyzer,
-            moved=indexed_texts(self.connection.each(sql.LAST_NODES, (group, last_key, _MOVED))) if merged else (),
+            moved=nodes_to_index(self.connection.each(sql.LAST_NODES, (group, last_key, _MOVED))) if merged else (),
+            fields=self._fields,
         )
 
     # What nobody needs any more.

@@ -238,6 +238,11 @@ def indexed_texts(rows: Iterable[Row]) -> Iterator[tuple[int, str]]:
     return ((key, indexed_text(*texts)) for key, *texts in rows)
 
 
+def nodes_to_index(rows: Iterable[Row]) -> Iterator[tuple[int, str, str, str]]:
+    """Yield key, indexed text, and packed metadata of the document and its own, of each node."""
+    return ((key, indexed_text(*texts), inherited, own) for key, *texts, inherited, own in rows)
+
+
 def written_schema(schema: Schema) -> str:
     return json.dumps([asdict(field) for field in schema], ensure_ascii=False) if schema else ""
 
@@ -271,7 +276,7 @@ def unpacked(text: str) -> tuple[Any, ...]:
 
 
 @lru_cache(4_096)
-def _meta(text: str) -> Meta:
+def meta_pairs(text: str) -> Meta:
     """The pairs that were packed. Nodes of a document share its text, and are asked for by the hundred."""
     return tuple(map(tuple, json.loads(text))) if text else ()
 
@@ -348,7 +353,7 @@ def document_of(row: Row, readers: Readers) -> Document:
         media_type=media_type,
         pages=unpacked(pages),
         headings=tuple(Heading(*heading) for heading in unpacked(headings)),
-        meta=_meta(meta),
+        meta=meta_pairs(meta),
         readers=readers[audience],
         regions=tuple(decode(region, Region) for region in json.loads(regions or "[]")),
         boxes=Boxes(boxes) if boxes else NO_BOXES,
@@ -418,7 +423,7 @@ def node_of(row: Row, readers: Readers) -> Node:
         )
     return _node(
         id, text, document, group, span, context, uri or "", parent,
-        _meta(inherited) + _meta(meta), readers[audience], number, search_text,
+        meta_pairs(inherited) + meta_pairs(meta), readers[audience], number, search_text,
     )  # fmt: skip
 
 

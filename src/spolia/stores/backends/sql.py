@@ -302,10 +302,15 @@ IDS_OF_KEYS = "SELECT n.key, n.id FROM json_each(:keys) wanted CROSS JOIN nodes 
 NODE_KEY = "SELECT key FROM nodes WHERE id = :id AND birth <= :at AND death > :at"
 ADD_NODE = f"INSERT INTO nodes ({NODE_ROW}, digest, death) VALUES ({_places(NODE_ROW)}, ?, {ALIVE})"
 LAST_KEY = "SELECT coalesce(max(key), 0) FROM nodes"
-NEW_NODES = f"""SELECT key, context, text, search_text FROM nodes
-    WHERE grp = ? AND key > ? AND death = {ALIVE} ORDER BY key"""
-LAST_NODES = f"""SELECT key, context, text, search_text FROM nodes
-    WHERE grp = ? AND key <= ? AND death = {ALIVE} ORDER BY key DESC LIMIT ?"""
+HAS_NEW_NODES = f"SELECT 1 FROM nodes WHERE grp = ? AND key > ? AND death = {ALIVE} LIMIT 1"
+_TO_INDEX = "SELECT n.key, n.context, n.text, n.search_text, d.meta, n.meta FROM"
+_WITH_DOCUMENT = "CROSS JOIN documents d ON d.key = n.document"
+NEW_NODES = f"""{_TO_INDEX} nodes n {_WITH_DOCUMENT}
+    WHERE n.grp = ? AND n.key > ? AND n.death = {ALIVE} ORDER BY n.key"""
+LAST_NODES = f"""{_TO_INDEX} nodes n {_WITH_DOCUMENT}
+    WHERE n.grp = ? AND n.key <= ? AND n.death = {ALIVE} ORDER BY n.key DESC LIMIT ?"""
+NODES_TO_INDEX = f"""{_TO_INDEX} json_each(:keys) wanted CROSS JOIN nodes n ON n.key = wanted.value {_WITH_DOCUMENT}
+    ORDER BY n.key"""
 TEXTS_OF_KEYS = """SELECT n.key, n.context, n.text, n.search_text FROM json_each(:keys) wanted
     CROSS JOIN nodes n ON n.key = wanted.value ORDER BY n.key"""
 DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"

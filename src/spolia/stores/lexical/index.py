@@ -21,8 +21,10 @@ from weakref import WeakKeyDictionary
 import tantivy
 
 from spolia.errors import StoreCorrupt
-from spolia.stores.files import gone, holds_lengths, shortened, tantivy_errors
+from spolia.filters import Condition, Field, Leaf, Schema
+from spolia.stores.files import columns_in, gone, holds_lengths, shortened, tantivy_errors
 from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.lexical.field_terms import FieldTerms, terms_of
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class Lexical:
         with _legible(folder):
             self._schema, self._searcher = _searchable(folder)
             self._gone = gone(folder)
+            self._columns = columns_in(folder)
 
     def search(
         self,
@@ -73,6 +76,7 @@ class Lexical:
         readable: "Allowed | None" = None,
         allowed: "Allowed | None" = None,
         *,
+        filter: Any = None,
         every: bool = False,
         ids: Ids | None = None,
         late: bool = False,
@@ -82,6 +86,7 @@ class Lexical:
         Args:
             readable: the nodes that the asker may read, over which everything is counted; None for all.
             allowed: only these of them; None for all.
+            filter: only what fulfils this query of `fields`, where neither of the others is given.
             every: only nodes that hold every term, not just one of them.
             ids: gives the ids of nodes, by which equal scores are ordered; by key without it.
             late: as for `best_hits`.
@@ -93,8 +98,28 @@ class Lexical:
             if readable is not None and (readable.mask is not None or self._gone):
                 found = self._asker.search(terms, top_k, readable, allowed, every=every)
             else:
-                found = self._best(self._query(terms, every), min(top_k, self._searcher.num_docs), allowed)
+                query = self._query(terms, every)
+                query = query if filter is None else self._both(query, filter)
+                found = self._best(query, min(top_k, self._searcher.num_docs), allowed)
         return best_hits(found, top_k, ids, late=late)
+
+    @cached_property
+    def _fields(self) -> FieldTerms:
+        return FieldTerms(self._searcher, self._schema, self._columns)
+
+    def filter_query(self, filter: Condition, schema: Schema) -> Any | None:
+        """Return what `search` takes as a filter; None where the index cannot say which nodes fulfil it.
+
+        Raises `FilterError` as `Schema.check` does.
+        """
+        schema.check(filter)
+        with _legible(self.folder):
+            return self._fields.query(filter, schema)
+
+    def holders(self, leaf: Leaf, field: Field) -> list[int] | None:
+        """Return the keys of the nodes that fulfil a condition on a field; None where the index cannot say."""
+        with _legible(self.folder):
+            return self._fields.keys(leaf, field, KEY)
 
     @cached_property
     def _asker(self) -> "AskerBM25":
@@ -177,13 +202,14 @@ class Lexical:
         unscored = tantivy.Query.const_score_query(counting, 0.0)
         return tantivy.Query.boolean_query([(occur.Must, matching), (occur.Must, unscored)])
 
-    def unlike(self, texts: Iterable[tuple[int, str]]) -> list[int]:
-        """Of nodes, each with its key and the text that it is indexed by, the keys of those that lack a term of it."""
+    def unlike(self, nodes: Iterable[tuple[int, str, *tuple[str, ...]]]) -> list[int]:
+        """Of nodes, as they are given to `freeze`, the keys of those that lack a term of their text or metadata."""
         occur, found = tantivy.Occur, []
         with _legible(self.folder):
-            for key, text in texts:
+            for key, text, *metadata in nodes:
                 terms = dict.fromkeys(self.analyzer.terms(text))
                 wanted: list[tuple[str, str | int]] = [(BODY, term) for term in terms] + [(KEY, key)]
+                wanted += terms_of(metadata, self._columns)
                 clauses = [
                     (occur.Must, tantivy.Query.term_query(self._schema, field, value, "basic"))
                     for field, value in wanted

@@ -17,8 +17,18 @@ from typing import TYPE_CHECKING
 from spolia.errors import StoreCorrupt
 from spolia.private_files import make_folder, private, set_aside
 from spolia.stores.backends import sql
-from spolia.stores.backends.rows import StoreVersion, indexed_texts
-from spolia.stores.files import LEXICAL, LOCK, damaged, fail_point, is_worn, lexical_folder, shortened, translated
+from spolia.stores.backends.rows import StoreVersion, nodes_to_index
+from spolia.stores.files import (
+    LEXICAL,
+    LOCK,
+    damaged,
+    fail_point,
+    is_worn,
+    lacks_columns,
+    lexical_folder,
+    shortened,
+    translated,
+)
 from spolia.stores.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -60,8 +70,8 @@ def _is_of_these_texts(folder: Path, manifest: Manifest, opened: OpenStore) -> b
         lexical = Lexical(folder, manifest.analyzer)
         keys = lexical.keys()
         some = keys[:: max(1, len(keys) // _COMPARED)]
-        rows = opened.rows(sql.TEXTS_OF_KEYS, {"keys": json.dumps(some)})
-        if lexical.unlike(indexed_texts(rows)):
+        rows = opened.rows(sql.NODES_TO_INDEX, {"keys": json.dumps(some)})
+        if lexical.unlike(nodes_to_index(rows)):
             return False
     except StoreCorrupt:
         return True  # who searches it says so
@@ -109,11 +119,12 @@ def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
     values = {"grp": manifest.group, "at": snapshot.generation}
     live = {key for (key,) in snapshot.opened.each(sql.LIVE_KEYS, values)}
     base, indexed = _newest(target.parent, manifest, snapshot.opened)
-    if base is not None and is_worn(base, len(indexed - live)):
+    fields = [field.name for field in snapshot.schema]
+    if base is not None and (is_worn(base, len(indexed - live)) or lacks_columns(base, fields)):
         base, indexed = None, set()
     fail_point("follow.build")
     added = _texts(snapshot, sorted(live - indexed))
-    freeze(target, base, sorted(indexed - live), added, manifest.analyzer, doing="made")
+    freeze(target, base, sorted(indexed - live), added, manifest.analyzer, doing="made", fields=fields)
 
 
 def _newest(folder: Path, manifest: Manifest, opened: OpenStore) -> tuple[Path | None, set[int]]:
@@ -134,7 +145,7 @@ def _newest(folder: Path, manifest: Manifest, opened: OpenStore) -> tuple[Path |
 def _texts(snapshot: Snapshot, keys: Sequence[int]) -> Iterator[Added]:
     for start in range(0, len(keys), _AT_ONCE):
         values = {"keys": json.dumps(keys[start : start + _AT_ONCE])}
-        yield from indexed_texts(snapshot.opened.rows(sql.TEXTS_OF_KEYS, values))
+        yield from nodes_to_index(snapshot.opened.rows(sql.NODES_TO_INDEX, values))
 
 
 def _sweep(snapshot: Snapshot) -> None:

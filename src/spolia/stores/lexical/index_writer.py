@@ -5,7 +5,7 @@ changes. A folder is complete once it has its name.
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,15 @@ from spolia.stores.files import (
     MERGED,
     checksum,
     checksums,
+    column_of,
+    columns_in,
     fail_point,
     fsync,
     small_segments,
     tantivy_errors,
 )
 from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.lexical.field_terms import terms_of
 from spolia.stores.lexical.index import BODY, COPIED, KEY, LENGTH
 
 _HEAP_BYTES, _FEW_BYTES = 50_000_000, 15_000_000
@@ -33,8 +36,8 @@ _DELETED_AT_ONCE = 1_000
 _ADDED_AT_ONCE = 1_000_000
 """Characters that are analysed before tantivy's thread gets them, which otherwise sleeps and wakes for each node."""
 
-Added = tuple[int, str]
-"""Key and indexed text of a node."""
+Added = tuple[int, str, *tuple[str, ...]]
+"""Key and indexed text of a node, and packed metadata: of its document, and its own."""
 
 
 def freeze(
@@ -45,14 +48,20 @@ def freeze(
     analyzer: Analyzer,
     doing: str = "indexed",
     moved: Iterable[Added] = (),
+    fields: Iterable[str] = (),
 ) -> None:
-    """Make the durable index `target` from `base` or from nothing; to move nodes makes tantivy merge segments."""
+    """Make the durable index `target` from `base` or from nothing; to move nodes makes tantivy merge segments.
+
+    From nothing it gets columns for these metadata fields, which it keeps.
+    """
     folder = target.with_name(f"{target.name}.tmp")
     _remove(folder)
     make_folder(folder.parent)
     try:
         with tantivy_errors(lambda error: problem_with(target.parents[2], doing, error)):
             shared = _clone(base, folder)
+            if base is None:
+                tantivy.Index(_schema(fields), str(folder))
             _write(folder, base is not None, dead, added, analyzer, moved)
             _seal(folder, shared, base)
             fail_point("lexical.rename")
@@ -92,13 +101,13 @@ def _link(source: Path, target: Path) -> bool:
 def _write(
     folder: Path, exists: bool, dead: Iterable[int], added: Iterable[Added], analyzer: Analyzer, moved: Iterable[Added]
 ) -> None:
-    index = tantivy.Index.open(str(folder)) if exists else tantivy.Index(_schema(), str(folder))
+    index, columns = tantivy.Index.open(str(folder)), columns_in(folder)
     # One thread: the processor is shared, and one segment for each publication is cheaper to search.
     writer = index.writer(heap_size=_FEW_BYTES if exists else _HEAP_BYTES, num_threads=1)
     for keys in in_batches(dead, _DELETED_AT_ONCE):
         # By query: a term of an unsigned field given to delete_documents_by_term deletes nothing in tantivy-py 0.27.
         writer.delete_documents_by_query(tantivy.Query.term_set_query(index.schema, KEY, keys))
-    for some in _in_bursts(added, analyzer):
+    for some in _in_bursts(added, analyzer, columns):
         for document in some:
             writer.add_document(document)
     fail_point("lexical.write")
@@ -108,7 +117,7 @@ def _write(
     count = len(small_segments(folder))
     for node in moved:
         writer.delete_documents_by_query(tantivy.Query.term_query(index.schema, KEY, node[0], "basic"))
-        writer.add_document(_document(node, analyzer))
+        writer.add_document(_document(node, analyzer, columns))
         writer.commit()
         before, count = count, len(small_segments(folder))
         if count >= MERGED or count < before:
@@ -118,10 +127,10 @@ def _write(
     fail_point("lexical.merge")
 
 
-def _in_bursts(added: Iterable[Added], analyzer: Analyzer) -> Iterator[list[Any]]:
+def _in_bursts(added: Iterable[Added], analyzer: Analyzer, columns: Mapping[str, str]) -> Iterator[list[Any]]:
     some, characters = list[Any](), 0
     for node in added:
-        some.append(_document(node, analyzer))
+        some.append(_document(node, analyzer, columns))
         characters += 1 + len(node[1])
         if characters >= _ADDED_AT_ONCE:
             yield some
@@ -129,19 +138,25 @@ def _in_bursts(added: Iterable[Added], analyzer: Analyzer) -> Iterator[list[Any]
     yield some
 
 
-def _document(node: Added, analyzer: Analyzer) -> Any:
-    document, terms = tantivy.Document(), analyzer.term_text(node[1])
-    document.add_unsigned(KEY, node[0])
+def _document(node: Added, analyzer: Analyzer, columns: Mapping[str, str]) -> Any:
+    key, text, *metadata = node
+    document, terms = tantivy.Document(), analyzer.term_text(text)
+    document.add_unsigned(KEY, key)
     document.add_text(BODY, terms)
     document.add_unsigned(LENGTH, terms.count(" ") + bool(terms))
+    if columns:
+        for column, term in terms_of(metadata, columns):
+            document.add_text(column, term)
     return document
 
 
-def _schema() -> Any:
+def _schema(fields: Iterable[str]) -> Any:
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field(KEY, indexed=True, fast=True)
     builder.add_text_field(BODY, tokenizer_name="whitespace", index_option="freq")
     builder.add_unsigned_field(LENGTH, fast=True)
+    for field in fields:
+        builder.add_text_field(column_of(field), tokenizer_name="raw", index_option="basic")
     return builder.build()
 
 

@@ -21,6 +21,8 @@ from spolia.types import Filter, Meta, Scalar, Time
 
 RunStatement = Callable[[str, Any], list[Any]]
 """Runs a statement and gives its rows."""
+FindHolders = Callable[[Leaf, Field], Sequence[int] | None]
+"""Gives the keys of the nodes that fulfil a condition on a field, in any order; None where it does not know."""
 Keys = npt.NDArray[np.int64]
 T = TypeVar("T")
 
@@ -265,6 +267,10 @@ _NODES = RecordKind(sql.RECORDS, sql.DEAD_RECORDS, sql.LAST_RECORD, sql.OWN_META
 _DOCUMENTS = RecordKind(sql.WHOLE_RECORDS, sql.DEAD_WHOLE_RECORDS, sql.LAST_WHOLE_RECORD, "")
 
 
+def _unknown(leaf: Leaf, field: Field, /) -> None:
+    return None
+
+
 class Records:
     """What filters and access look at: the nodes of a group, or all documents for None, at a generation."""
 
@@ -292,15 +298,20 @@ class Records:
     def at(self, inherited: DocumentMetadata, schema: Schema) -> "Records":
         return Records(self._ask, self._group, inherited, schema, self)
 
-    def allowed(self, audiences: frozenset[int] | None, filter: Filter | None) -> Allowed:
-        """The nodes of these audiences that fulfil a filter; None stands for all."""
+    def allowed(
+        self, audiences: frozenset[int] | None, filter: Filter | None, holders: FindHolders = _unknown
+    ) -> Allowed:
+        """The nodes of these audiences that fulfil a filter; None stands for all.
+
+        `holders` is asked first; where it does not know, metadata are read.
+        """
         if audiences is None and filter is None:
             return Allowed(self.keys)
         wanted = narrowed(filter)
         key = (audiences, None if wanted is None else wanted.digest)  # 1 and True are equal, and not one condition
         allowed = self._allowed.get(key)
         if allowed is None:
-            mask = self._all() if wanted is None else self._mask(wanted)
+            mask = self._all() if wanted is None else self._mask(wanted, holders)
             if audiences is not None:
                 mask = mask & np.isin(self._audiences, list(audiences))
             if len(self._allowed) >= _KEPT:
@@ -320,19 +331,25 @@ class Records:
 
     # Filters.
 
-    def _mask(self, filter: Filter) -> Mask:
-        if isinstance(filter, And):
-            return reduce(np.logical_and, map(self._mask, filter.filters), self._all())
-        if isinstance(filter, Or):
-            return reduce(np.logical_or, map(self._mask, filter.filters), ~self._all())
+    def _mask(self, filter: Filter, holders: FindHolders) -> Mask:
+        if isinstance(filter, And | Or):
+            is_and = isinstance(filter, And)
+            masks = (self._mask(part, holders) for part in filter.filters)
+            return reduce(np.logical_and if is_and else np.logical_or, masks, np.full(len(self.keys), is_and))
         if isinstance(filter, Not):
-            return ~self._mask(filter.filter)
+            return ~self._mask(filter.filter, holders)
         if isinstance(filter, Leaf):
-            self.schema.check(filter)
-            return self._column(self.schema.by_name[filter.field]).holding(filter, len(self.keys))
+            return self._holding(filter, holders)
         raise FilterError(
             f"{filter!r:.80} is not a filter that a store knows. Write AnyOf, Between, And, Or, Not of spolia.filters."
         )
+
+    def _holding(self, leaf: Leaf, holders: FindHolders) -> Mask:
+        self.schema.check(leaf)
+        field = self.schema.by_name[leaf.field]
+        if field not in self._columns and (keys := holders(leaf, field)) is not None:
+            return np.isin(self.keys, np.array(keys, dtype=np.int64), assume_unique=True)
+        return self._column(field).holding(leaf, len(self.keys))
 
     def _all(self) -> Mask:
         return np.ones(len(self.keys), dtype=np.bool_)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import StoreCorrupt, StoreError
+from spolia.filters import narrowed
 from spolia.stores.access.reader_lists import Asker, ReaderLists, Rights
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import (
@@ -124,7 +125,12 @@ class Snapshot:
         return LateHits(keys, scores, _Fetch(self, access))
 
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
-        return dict(map(id_of, self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)})))
+        known = self._nodes
+        found = {key: known[key][1].id for key in keys if key in known}
+        if len(found) < len(keys):
+            others = json.dumps([key for key in keys if key not in found])
+            found |= map(id_of, self.opened.rows(sql.IDS_OF_KEYS, {"keys": others}))
+        return found
 
     def node(self, id: str, access: frozenset[str] = PUBLIC) -> Node:
         row = self.opened.row(sql.NODE_KEY, {"id": id, "at": self.generation})
@@ -277,9 +283,12 @@ class Snapshot:
             among: only these nodes; None for all.
             late: for `late_hits`, which puts ties in order.
         """
-        allowed = among if filter is None else self.allowed(group, access, filter)
+        index, wanted, query = self.open.lexical(group), narrowed(filter), None
+        if wanted is not None and not self.readers.restricted:  # else scores are counted over what may be read
+            query = index.filter_query(wanted, self.schema)
+        allowed = among if wanted is None or query is not None else self.allowed(group, access, wanted)
         readable = self.allowed(group, access) if self.readers.restricted else None
-        return self.open.lexical(group).search(text, top_k, readable, allowed, every=every, ids=self.ids, late=late)
+        return index.search(text, top_k, readable, allowed, filter=query, every=every, ids=self.ids, late=late)
 
     def nearest(
         self,
@@ -323,7 +332,8 @@ class Snapshot:
 
     def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
         """The nodes of a group that may be found: the one place where access and filters are decided."""
-        return self.open.records(group).allowed(self.rights.narrowed(access), filter)
+        holders = partial(self.open.holders, group)
+        return self.open.records(group).allowed(self.rights.narrowed(access), filter, holders)
 
     def derived_of(self, who: frozenset[str], *groups: str) -> dict[object, Any]:
         """What others have computed of groups for these principals; `derived` itself if they may read every node."""
