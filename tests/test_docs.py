@@ -25,7 +25,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 NAMED = re.compile(r"^`([\w/]+\.(?:jsonl|csv))`:\n\n```(?:json|text)\n(.*?)^```$", re.M | re.S)
 NOT_RUN = {"make test", "make check", "make bench", "make versions", "make pages", "make demo", "make demo DIR=papers"}
 """`make test` runs this test; the Makefile is run as a whole before a change lands."""
-ASKED = {"queries.md", "run_contract.md", "stores.md"}
+ASKED = {"queries.md", "run_contract.md", "store.md", "stores.md"}
 """The pages that blocks ask about without naming them. Not all pages, since blocks embed them several times."""
 
 
