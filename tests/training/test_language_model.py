@@ -16,6 +16,7 @@ from spolia.evaluation.measures.measure import Measure
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.models.local.language_model import LocalModel
 from spolia.training.rows import Row, messages, preference_row, reply
+from spolia.training.training import alone
 from spolia.types import Message, Prompt
 from tests.models.local.tiny import llama
 
@@ -68,6 +69,12 @@ def test_a_model_learns_the_replies_of_its_rows_and_a_killed_training_ends_alike
     assert after > before + 3
     assert {file.suffix for file in (tmp_path / "whole").iterdir()} <= {".json", ".safetensors", ".jinja"}
     assert tune(rows, str(base), tmp_path / "whole", how, steps=12, seed=3).card == whole.card
+    with alone(tmp_path / "whole"):  # as the first process of torchrun holds it
+        with pytest.raises(DataError, match="Another process trains into"):
+            tune(rows, str(base), tmp_path / "whole", how, steps=12, seed=3)
+        with monkeypatch.context() as second:
+            second.setenv("RANK", "1")
+            assert tune(rows, str(base), tmp_path / "whole", how, steps=12, seed=3).card == whole.card
 
     def kill(step: int, *more: Any) -> None:
         if step == 7:
@@ -93,6 +100,15 @@ def test_a_model_learns_the_replies_of_its_rows_and_a_killed_training_ends_alike
     own.write_bytes(own.read_bytes()[:-1] + b"x")
     with pytest.raises(WeightsError, match=r"model.safetensors is not the file that its card describes"):
         chance(LocalModel(str(tmp_path / "again"), window=1000), "Nokia")
+
+
+def test_the_processes_of_torchrun_share_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from spolia.training.language_model import Tuning
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert Tuning(batch=8, accumulate=2).config["per_device_train_batch_size"] == 2
+    with pytest.raises(DataError, match="A batch of 3 cannot be split into 1 parts on each of 2 devices"):
+        Tuning(batch=3)
 
 
 @pytest.mark.parametrize("rank", [0, 4])

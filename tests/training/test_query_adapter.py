@@ -75,6 +75,20 @@ def test_mass_moves_to_what_the_target_prefers_and_nothing_moves_where_it_has_it
     assert [loss, float(np.abs(pull).max())] == pytest.approx([0.0, 0.0])
 
 
+def test_what_may_answer_another_question_of_a_batch_is_no_negative_for_it() -> None:
+    texts = ["Ann left in 1920.", "Bob came.", "Ann left in 1920.", "The year is 1920."]
+    vectors, near = np.eye(4), np.array([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0.9, 0.1]])
+    good = [frozenset((text,)) for text in texts]
+    rows = AdapterRows(near, vectors[:, None], np.ones((4, 1)), texts, texts, good, [("1920",), (), (), ()])
+    assert rows.false_negatives(range(4)).tolist() == [
+        [True, False, True, True],  # its own, the same text, one that holds the answer
+        [False, True, False, False],
+        [True, False, True, False],
+        [False, False, True, True],  # the embedder puts the third passage above its own
+    ]
+    assert rows.false_negatives([3, 1]).tolist() == [[True, False], [False, True]]
+
+
 @pytest.mark.slow
 def test_trained_on_gold_it_finds_more_and_untrained_it_changes_nothing(
     group: NodeGroup, items: list[Item], tmp_path: Path

@@ -55,7 +55,7 @@ class BiEncoderTrainer(RerankerTrainer):
     Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020.
     """
 
-    part, version, steps, measure = BI_ENCODER, 2, 200, "R@5"
+    part, version, steps, measure = BI_ENCODER, 3, 200, "R@5"
     head, outputs = "", 0
 
     def __init__(
@@ -83,7 +83,7 @@ class BiEncoderTrainer(RerankerTrainer):
     def loss(self, batch: Sequence[Contrast]) -> Tensor:
         texts = list(dict.fromkeys(text for one in batch for text in (one.positive, *one.negatives)))
         scores = self.embedded([one.question for one in batch]) @ self.embedded(texts).T
-        barred = torch.tensor([[text in one.gold and text != one.positive for text in texts] for one in batch])
+        barred = torch.tensor([[text != one.positive and not one.is_negative(text) for text in texts] for one in batch])
         wanted = torch.tensor([texts.index(one.positive) for one in batch])
         return functional.cross_entropy(scores.masked_fill(barred, -torch.inf) / self.temperature, wanted)
 

@@ -43,7 +43,7 @@ from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import NodeGroup
 from spolia.training.classifier import LabelledText
 from spolia.training.flow_classifiers import with_gold
-from spolia.training.query_adapter import AdapterRows, Teacher, gold_nodes, may_answer, taught
+from spolia.training.query_adapter import AdapterRows, Teacher, gold_nodes, holds_answer, may_answer, taught
 from spolia.training.sufficiency import SufficiencyTrainer, beginnings, best_threshold
 from spolia.types import Answer, Item, Query, Ranking, Value
 
@@ -298,7 +298,8 @@ class EmbedderTrainer(MiniLMTrainer[list[int]]):
 
         loss = -ln(e^(s+/τ) / (e^(s+/τ) + Σ e^(s-/τ)))
 
-    With `gold` and `aar`, the passages of the other questions of a batch are negatives too.
+    With `gold` and `aar`, the passages of the other questions of a batch are negatives too, except those that may be
+    false ones (`AdapterRows.false_negatives`).
 
     Args:
         teacher: which passages questions are moved to; its embedder is `MiniLM`.
@@ -308,7 +309,7 @@ class EmbedderTrainer(MiniLMTrainer[list[int]]):
     Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020; see `Teacher`.
     """
 
-    part, version, steps, measure = EMBEDDER, 2, 200, "R@5"
+    part, version, steps, measure = EMBEDDER, 3, 200, "R@5"
 
     def __init__(
         self,
@@ -347,8 +348,8 @@ class EmbedderTrainer(MiniLMTrainer[list[int]]):
         there = self.embedded(texts)
         scores = torch.einsum("ncd,nd->nc", candidates, there).masked_fill(~torch.tensor(rows.real[at]), -torch.inf)
         if self.teacher.method in ("gold", "aar"):
-            same = torch.tensor([[one == other for other in texts] for one in texts])
-            scores = torch.cat([scores, (there @ candidates[:, 0].T).masked_fill(same, -torch.inf)], dim=1)
+            barred = torch.tensor(rows.false_negatives(at))
+            scores = torch.cat([scores, (there @ candidates[:, 0].T).masked_fill(barred, -torch.inf)], dim=1)
             target = torch.cat([target, torch.zeros(len(at), len(at))], dim=1)
         found = functional.log_softmax(scores / self.temperature, dim=1)
         if self.teacher.method != "reward":
@@ -367,12 +368,17 @@ class EmbedderTrainer(MiniLMTrainer[list[int]]):
 
 
 class Contrast(NamedTuple):
-    """A question, a passage that answers it, found ones that do not, and all that do."""
+    """A question, a passage that answers it, found ones that do not, all that do, and its accepted answers."""
 
     question: str
     positive: str
     negatives: tuple[str, ...]
     gold: frozenset[str]
+    answers: tuple[str, ...] = ()
+
+    def is_negative(self, text: str) -> bool:
+        """Return whether a passage of a batch, whosever it is, counts against the question."""
+        return text not in self.gold and not holds_answer(self.answers, text)
 
 
 class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
@@ -433,7 +439,7 @@ class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
                 for text, one in zip(ranking.texts, is_gold, strict=True)
                 if not one and text not in good and not may_answer(item, text)
             )
-            found += [Contrast(item.question, text, others, frozenset(good)) for text in good if others]
+            found += [Contrast(item.question, text, others, frozenset(good), item.answers) for text in good if others]
         return found
 
     def batch(self) -> list[Contrast]:

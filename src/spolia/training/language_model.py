@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import shutil
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib.metadata import version
@@ -60,6 +62,16 @@ LOGGED = {"sft": (), "dpo": ("rewards/margins",), "grpo": ("reward",)}
 """What the curve has beside the loss."""
 
 
+def rank() -> int:
+    """Return the number of this process among those that `torchrun` started for one training; 0 if it is alone."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def processes() -> int:
+    """Return how many processes share one training."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 @dataclass(frozen=True)
 class Tuning(Value):
     """How a language model is tuned.
@@ -94,17 +106,18 @@ class Tuning(Value):
     def __post_init__(self) -> None:
         if self.method not in FIELDS:
             raise DataError(f"There is no method {self.method!r}. Write one of: {', '.join(FIELDS)}.")
-        if self.batch % self.accumulate or (self.method == "grpo" and self.batch % self.replies):
+        if self.batch % (self.accumulate * processes()) or (self.method == "grpo" and self.batch % self.replies):
             raise DataError(
-                f"A batch of {self.batch} cannot be split into {self.accumulate} parts, or into groups of "
-                f"{self.replies} replies. Write a batch that both divide."
+                f"A batch of {self.batch} cannot be split into {self.accumulate} parts on each of "
+                f"{several(processes(), 'device')}, or into groups of {self.replies} replies. Write a batch "
+                "that all divide."
             )
 
     @property
     def config(self) -> dict[str, Any]:
         """As TRL takes it."""
         found: dict[str, Any] = {"learning_rate": self.rate or RATES[self.method][self.rank == 0]}
-        found |= {"per_device_train_batch_size": self.batch // self.accumulate}
+        found |= {"per_device_train_batch_size": self.batch // self.accumulate // processes()}
         found |= {"gradient_accumulation_steps": self.accumulate}
         if self.method == "grpo":
             more = {"num_generations": self.replies, "max_completion_length": self.reply_tokens, "beta": self.beta}
@@ -135,7 +148,8 @@ def tune(
     """Tune a language model on rows, and write it as a folder that `LocalModel` and servers open.
 
     The same call again goes on where it was killed; after the end it returns the same. On a CPU the same call gives
-    the same weights. A graphics card is used if torch finds one, with bfloat16.
+    the same weights. A graphics card is used if torch finds one, with bfloat16. Under `torchrun` the processes share
+    each batch, and the first one alone locks and writes the folder.
 
     Args:
         rows: a file of `spolia rows`, or your own in the same form.
@@ -152,7 +166,7 @@ def tune(
     """
     if (tuning.method == "grpo") is (measure is None):
         raise DataError("grpo, and no other method, takes a measure. Write --reward EM, for example.")
-    with alone(Path(out)) as folder:
+    with alone(Path(out)) if rank() == 0 else nullcontext(Path(out).expanduser().resolve()) as folder:
         training = _Tuning(Path(rows), base, revision, folder, tuning, measure, steps, seed)
         if (card := training.finished()) is None:
             card = training.run(told)
@@ -206,9 +220,15 @@ class _Tuning:
             trainer.remove_callback(transformers().PrinterCallback)
             trainer.add_callback(_steps(self, told)())
             trainer.train(resume_from_checkpoint=kept_at)
-            self._write_model(trainer, tokenizer)
+            if rank() == 0:
+                self._write_model(trainer, tokenizer)
         cost = {"cpu_s": round(time.process_time() - cpu, 1), "seconds": round(time.monotonic() - began, 1)}
-        return self._write_card(len(kept), left_out, cost | {"device": str(trainer.args.device)})
+        if rank() == 0:
+            self._write_card(len(kept), left_out, cost | {"device": str(trainer.args.device)})
+        trainer.accelerator.wait_for_everyone()
+        card = self.finished()
+        assert card is not None
+        return card
 
     def _opened(self) -> tuple[Any, Any]:
         """The base and its tokenizer; weights are read from safetensors alone, and no code of the model runs."""
@@ -272,7 +292,8 @@ class _Tuning:
                 self.curve = list(map(self._point, filter(lambda one: "loss" in one, state["log_history"])))
                 return str(folder)
             except (OSError, ValueError, KeyError):  # the kill came while it was written
-                set_aside(folder)
+                if rank() == 0:
+                    set_aside(folder)
         return None
 
     def _point(self, logged: Mapping[str, Any]) -> dict[str, float]:
@@ -293,7 +314,7 @@ class _Tuning:
         model.save_pretrained(self.folder)
         tokenizer.save_pretrained(self.folder)
 
-    def _write_card(self, rows: int, left_out: int, cost: Mapping[str, Any]) -> dict[str, Any]:
+    def _write_card(self, rows: int, left_out: int, cost: Mapping[str, Any]) -> None:
         hashes = {file: hash_of(self.folder / file) for file in loaded(self.folder)}
         every = max(1, self.steps // CURVE_POINTS)
         packages = ("spolia", "torch", "transformers", "trl", "peft", "accelerate", "datasets")
@@ -316,7 +337,6 @@ class _Tuning:
         with whole_files(self.folder / CARD) as (path,):
             path.write_text(card_text(card), "utf-8")
         shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
-        return card
 
     def _notes(self, left_out: int) -> list[str]:
         long = f"{several(left_out, 'row')} of more than {self.tuning.max_tokens} tokens are left out."
@@ -360,12 +380,13 @@ def _steps(training: _Tuning, told: Told) -> type:
         def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any], **more: Any) -> None:
             if "loss" in logs:
                 training.note({**logs, "step": state.global_step})
-                told(state.global_step, training.steps, logs["loss"], None)
+                if rank() == 0:
+                    told(state.global_step, training.steps, logs["loss"], None)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             check_cancelled()
             self.begun = time.monotonic()
-            if self.begun - self.kept > max(KEPT_EVERY_S, KEPT_AT_MOST * self.took):
+            if rank() == 0 and self.begun - self.kept > max(KEPT_EVERY_S, KEPT_AT_MOST * self.took):
                 control.should_save = True
 
         def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import Any, ClassVar, NamedTuple
@@ -45,12 +45,33 @@ class AdapterRows(NamedTuple):
         candidates: float64[n, c, d]; zeros where a question has fewer.
         target: float64[n, c]; each row adds up to 1, or holds rewards.
         texts: of the questions.
+        positives: text of the first candidate, towards which the question is moved.
+        good: for each question the texts of all such passages.
+        answers: of each question.
     """
 
     questions: Floats
     candidates: Floats
     target: Floats
     texts: Sequence[str] = ()
+    positives: Sequence[str] = ()
+    good: Sequence[frozenset[str]] = ()
+    answers: Sequence[tuple[str, ...]] = ()
+
+    def false_negatives(self, batch: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return bool[n, n]: where the positive of one row of a batch is no negative for the question of another, since
+        it may answer that too, or the embedder puts it above the question's own positive.
+
+        Source: Solatorio, "GISTEmbed", 2024, whose guide is the embedder as it was before the training.
+        """
+        at = list(batch)
+        own = np.einsum("nd,nd->n", self.questions[at], self.candidates[at, 0])
+        barred = self.questions[at] @ self.candidates[at, 0].T > own[:, None]
+        for row, number in enumerate(at):
+            for column, other in enumerate(at):
+                text = self.positives[other]
+                barred[row, column] |= text in self.good[number] or holds_answer(self.answers[number], text)
+        return np.asarray(barred)
 
     @property
     def real(self) -> npt.NDArray[np.bool_]:
@@ -132,19 +153,26 @@ class Teacher(Value):
         snapshot = Dense(self.group, self.embedder).snapshot()
         search = Dense(self.group, self.embedder, top_k=DEPTH)
         places = gold_locations(items, [search]) if items else None
-        asked, every, targets = list[str](), list[Floats](), list[Floats]()
+        asked, every, targets = list[Item](), list[Floats](), list[Floats]()
+        positives, good = list[str](), list[frozenset[str]]()
         for item in items:
             check_cancelled()
             assert places is not None
             found, here = search(Query(item.question)), places.item(item)
             gold = gold_nodes(self.group, here)
-            for nodes, target in self._taught(item, found.nodes, gold):
-                asked.append(item.question)
+            taught = list(self._taught(item, found.nodes, gold))
+            texts = frozenset(nodes[0].text for nodes, _ in taught) | {node.text for node in gold}
+            for nodes, target in taught:
+                asked.append(item)
+                positives.append(nodes[0].text)
+                good.append(texts)
                 every.append(self._stored(snapshot, nodes))
                 targets.append(target)
         if not asked:
             return None
-        return _padded(self.embedder.embed(asked, kind="query").astype(np.float64), every, targets, asked)
+        questions = [item.question for item in asked]
+        rows = _padded(self.embedder.embed(questions, kind="query").astype(np.float64), every, targets)
+        return rows._replace(texts=questions, positives=positives, good=good, answers=[item.answers for item in asked])
 
     def _taught(
         self, item: Item, found: Sequence[Node], gold: Sequence[Node]
@@ -226,7 +254,12 @@ def may_answer(item: Item, text: str) -> bool:
     >>> may_answer(item, "Olsen left Nokia."), may_answer(item, "There is no such person.")
     (True, False)
     """
-    return any(len(answer) > SHORT and is_said(answer, text) for answer in item.answers)
+    return holds_answer(item.answers, text)
+
+
+def holds_answer(answers: Iterable[str], text: str) -> bool:
+    """Return whether an answer of more than three characters occurs in a text."""
+    return any(len(answer) > SHORT and is_said(answer, text) for answer in answers)
 
 
 METHODS: Mapping[str, type | None] = {
@@ -363,10 +396,10 @@ def taught(teacher: Teacher, items: Sequence[Item]) -> AdapterRows:
     return found
 
 
-def _padded(questions: Floats, every: Sequence[Floats], targets: Sequence[Floats], texts: Sequence[str]) -> AdapterRows:
+def _padded(questions: Floats, every: Sequence[Floats], targets: Sequence[Floats]) -> AdapterRows:
     """Rows of one width: vectors of zeros stand where a question has fewer candidates."""
     widest = max(map(len, every))
     candidates, target = np.zeros((len(every), widest, questions.shape[1])), np.zeros((len(every), widest))
     for at, (vectors, spread_over) in enumerate(zip(every, targets, strict=True)):
         candidates[at, : len(vectors)], target[at, : len(vectors)] = vectors, spread_over
-    return AdapterRows(questions, candidates, target, texts)
+    return AdapterRows(questions, candidates, target)
