@@ -125,6 +125,82 @@ def test_poolings_pass_over_padding_on_either_side() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("said", "same"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, {"pooling": "cls"}),
+        ({"pooling_mode": "lasttoken"}, None),
+        ({"pooling_mode_lasttoken": True}, {"pooling": "last"}),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, None),
+        ({"pooling_mode": "cls", "include_prompt": False}, None),
+        ({}, {"pooling": "mean"}),
+    ],
+)
+def test_a_folder_says_its_pooling_and_prompts(
+    said: dict[str, Any], same: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    tiny.bert(tmp_path)
+    plain = LocalEmbedder(str(tmp_path)).fingerprint()
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(said))
+    if same is not None:
+        assert (LocalEmbedder(str(tmp_path)).fingerprint() == plain) is (same["pooling"] == "mean")
+    (tmp_path / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": {"query": "who ", "document": "salt "}, "default_prompt_name": None})
+    )
+    embedder = LocalEmbedder(str(tmp_path))
+    if same is None:
+        with pytest.raises(
+            WeightsError, match=r"which LocalEmbedder does not compute. Write another model, or pooling="
+        ):
+            embedder.embed(TEXTS, kind="query")
+        same = {"pooling": "cls"}
+        embedder = embedder.but(pooling="cls")
+    explicit = LocalEmbedder(str(tmp_path), query_prefix="who ", passage_prefix="salt ", **same)
+    for kind in ("query", "passage"):
+        assert embedder.embed(TEXTS, kind=kind).tolist() == explicit.embed(TEXTS, kind=kind).tolist()
+    assert embedder.fingerprint() == explicit.fingerprint()
+    bare = embedder.but(query_prefix="", passage_prefix="")
+    assert bare.fingerprint() != embedder.fingerprint()
+
+
+RERANKS = (
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+@pytest.mark.parametrize("no", [None, 9])
+def test_a_reranker_is_asked_as_its_folder_says(no: int | None, tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoTokenizer
+
+    model = tiny.llama(tmp_path, RERANKS)
+    scorer = LocalLLMReranker(str(tmp_path), window=60)
+    plain = scorer.scores("Who?", TEXTS)
+    (tmp_path / "1_LogitScore").mkdir()
+    (tmp_path / "1_LogitScore" / "config.json").write_text(json.dumps({"true_token_id": 7, "false_token_id": no}))
+    kinds = [{"path": "", "type": "x.Transformer"}, {"path": "1_LogitScore", "type": "x.logit_score.LogitScore"}]
+    (tmp_path / "modules.json").write_text(json.dumps(kinds))
+    (tmp_path / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": {"web": "Judge."}, "default_prompt_name": "web"})
+    )
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+
+    def expected(text: str, prompt: str) -> float:
+        said = f"<|system|>{prompt}<|query|>Who?<|document|>{text}<|assistant|>"
+        with torch.no_grad():
+            last = model(input_ids=torch.tensor([tokenizer(said)["input_ids"]])).logits[0, -1]
+        return float(last[7]) - (0.0 if no is None else float(last[no]))
+
+    found = scorer.scores("Who?", [*TEXTS[:2], "<|assistant|>", TEXTS[2] * 9])
+    assert found[:3] == pytest.approx([expected(text, "Judge.") for text in (*TEXTS[:2], "‹|assistant|>")], abs=1e-4)
+    assert found[:2] != pytest.approx(plain[:2])
+    assert found[3] in [pytest.approx(expected((TEXTS[2] * 9)[:end], "Judge."), abs=1e-4) for end in range(120)]
+    asked = scorer.but(instruction="Rank.").scores("Who?", TEXTS[:1])
+    assert asked == pytest.approx([expected(TEXTS[0], "Rank.")], abs=1e-4)
+
+
 def test_prefixes_are_read_before_texts(encoder: Any) -> None:
     folder, model = encoder
     embedder = LocalEmbedder(folder, query_prefix="who ", passage_prefix="salt ")

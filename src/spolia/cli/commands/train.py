@@ -98,8 +98,8 @@ def train(
         raise DataError(f"The part {part} learns from questions. Write --data DATA.")
     from spolia.cli import runs
     from spolia.cli.experiments import SIMULATED, refuse_misspelt
-    from spolia.evaluation.data.dataset import DataSet
-    from spolia.evaluation.data.usage_log import UsageLog, marks_of
+    from spolia.evaluation.data.dataset import DataSet, part_of
+    from spolia.evaluation.data.usage_log import REPORT, UsageLog, marks_of
     from spolia.models.file_hash import cache_folder
     from spolia.training.parts import trainer_of
     from spolia.training.training import train as trained
@@ -131,7 +131,9 @@ def train(
         )
     simulated = {"simulated": True} if given.llm == SIMULATED else {}
     screen.give(**simulated, sha256=found.sha256, card=found.card, flow=str(out / "flow.yaml"))
-    _show(screen, found.card, out, data, given.store)
+    held_out = [one for one in items if part_of(one.id) == REPORT]
+    is_unseen = bool(held_out) and not any(found.weights.was_trained_on(one.question) for one in held_out)
+    _show(screen, found.card, out, data, given.store, is_unseen)
     return Exit.DONE
 
 
@@ -226,7 +228,8 @@ def _curve(loss: float, validation: float | None) -> str:
     return f"loss {loss:.4f}" + ("" if validation is None else f", validation {validation:.4f}")
 
 
-def _show(screen: Screen, card: Any, out: Path, data: Path, store: str | None) -> None:
+def _show(screen: Screen, card: Any, out: Path, data: Path, store: str | None, is_unseen: bool) -> None:
+    """Show the score and how to go on; `is_unseen`: no question of the part report was trained on."""
     asked = card["questions"]
     screen.show(
         f"Trained: {card['part']}, on {several(asked['train'], 'question')} in "
@@ -242,9 +245,10 @@ def _show(screen: Screen, card: Any, out: Path, data: Path, store: str | None) -
         )
     for note in card["notes"]:
         screen.say(note, "yellow" if note.startswith("Warning") else "dim")
-    flow, use = out / "flow.yaml", "Use it"
-    how = f"spolia ask QUESTION --flow {flow} --store {store or 'STORE'}"
+    flow = out / "flow.yaml"
+    how = f"Use it: spolia ask QUESTION --flow {flow} --store {store or 'STORE'}"
     if card["part"] == RANKER and store is None:
-        use = f"It is for the passages of {data} alone; for a store, train with --store STORE. Measure it"
-        how = f"spolia eval {flow} --data {data} --split report"
-    screen.say(f"Written: {flow}. {use}: {how}")
+        how = f"It is for the passages of {data} alone; for a store, train with --store STORE."
+        if is_unseen:
+            how += f" Measure it: spolia eval {flow} --data {data} --split report"
+    screen.say(f"Written: {flow}. {how}")

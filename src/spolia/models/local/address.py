@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from spolia.core.run_context import check_cancelled, reach
 from spolia.errors import ModelError, WeightsError, installed
@@ -21,6 +21,8 @@ from spolia.models.trained_weights import refuse_changed
 from spolia.types import Value
 
 DTYPES = ("float32", "bfloat16", "float16")
+PROMPTS, MODULES = "config_sentence_transformers.json", "modules.json"
+"""Files in which sentence-transformers writes how a model is asked."""
 CHECKPOINT = "model.safetensors"
 """The weights of a model in a folder that `spolia train` wrote."""
 
@@ -82,8 +84,16 @@ class Local(Value):
     def fingerprint(self) -> str | None:
         """Of its files and settings; None where there are no files."""
         content = content_of(self.model, self.revision)
-        said = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in self.indifferent]
-        return f"{type(self).__name__}|{content}|{said}" if content else None
+        if not content:
+            return None
+        resolved = self if self.revision else self.resolved  # a commit stands for what its files say
+        said = [(f.name, getattr(resolved, f.name)) for f in fields(self) if f.name not in self.indifferent]
+        return f"{type(self).__name__}|{content}|{said}"
+
+    @property
+    def resolved(self) -> Self:
+        """The same, with what its folder says in place of what is not given."""
+        return self
 
     def opened(self) -> ModelSession:
         """The model and its tokenizer in this process."""
@@ -140,6 +150,38 @@ def config_of(model: str, revision: str) -> dict[str, Any]:
         raise WeightsError(f"{path} cannot be read as JSON ({error}). Fetch the model again.") from error
     if not isinstance(found, dict):
         raise WeightsError(f"{path} holds no JSON object. Fetch the model again.")
+    return found
+
+
+def json_of(path: Path, kind: type[Any] = dict) -> Any:
+    """Return the content of a JSON file; empty if it does not exist."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return kind()
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from error
+    except (ValueError, RecursionError) as error:
+        raise WeightsError(f"{path} is not JSON: {error}. Fetch the checkpoint again.") from error
+    if not isinstance(found, kind):
+        raise WeightsError(f"{path} holds no {kind.__name__} of JSON. Fetch the checkpoint again.")
+    return found
+
+
+def modules_of(folder: Path) -> list[tuple[str, Path]]:
+    """Return the modules that sentence-transformers puts together for a model: the kind of each, and its folder.
+
+    Raises:
+        WeightsError: a folder is outside of the model's.
+    """
+    found = []
+    for module in json_of(folder / MODULES, list):
+        path = str(module.get("path")) if isinstance(module, dict) else ".."
+        if "/" in path or path.startswith("."):
+            raise WeightsError(
+                f"{folder / MODULES} names a folder outside. Write a checkpoint that holds its own files."
+            )
+        found.append((str(module.get("type")).rpartition(".")[2], folder / path))
     return found
 
 

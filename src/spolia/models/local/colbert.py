@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.core.run_context import charge
 from spolia.errors import ModelError, WeightsError
 from spolia.models.file_hash import hash_of
-from spolia.models.local.address import Local, ModelSession, folder_of
+from spolia.models.local.address import PROMPTS, Local, ModelSession, folder_of, json_of, modules_of
 from spolia.models.onnx import safetensors
 from spolia.models.protocols import Kind
 from spolia.types import Usage
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
 
 PROJECTION = "linear.weight"
-METADATA, PYLATE, MODULES = "artifact.metadata", "config_sentence_transformers.json", "modules.json"
+METADATA = "artifact.metadata"
 
 
 @dataclass(frozen=True)
@@ -128,8 +127,8 @@ class LocalColBERT(Local):
 
 def is_colbert(folder: Path) -> bool:
     """Whether the files of a folder are those of a ColBERT checkpoint, by what they say of themselves."""
-    kinds = _json(folder / "config.json").get("architectures")
-    said = (folder / METADATA).is_file() or "query_prefix" in _json(folder / PYLATE)
+    kinds = json_of(folder / "config.json").get("architectures")
+    said = (folder / METADATA).is_file() or "query_prefix" in json_of(folder / PROMPTS)
     return said or (isinstance(kinds, list) and any("colbert" in str(kind).lower() for kind in kinds))
 
 
@@ -149,7 +148,7 @@ class _Reading:
 def _reading(opened: ModelSession) -> _Reading:
     """What the files of a checkpoint say, and the defaults of the code that wrote them."""
     folder, tokenizer = opened.folder, opened.tokenizer
-    said = _json(folder / PYLATE)
+    said = json_of(folder / PROMPTS)
     if "query_prefix" in said:
         skipped = tokenizer.convert_tokens_to_ids(said.get("skiplist_words", list(string.punctuation)))
         return _Reading(
@@ -158,9 +157,9 @@ def _reading(opened: ModelSession) -> _Reading:
             frozenset(skipped),
             tokenizer.mask_token_id if said.get("do_query_expansion", True) else None,
             bool(said.get("attend_to_expansion_tokens", False)),
-            bool(_json(folder / "sentence_bert_config.json").get("do_lower_case", False)),
+            bool(json_of(folder / "sentence_bert_config.json").get("do_lower_case", False)),
         )
-    said = _json(folder / METADATA)
+    said = json_of(folder / METADATA)
     signs = string.punctuation if said.get("mask_punctuation", True) else ""
     query, passage = said.get("query_token_id", "[unused0]"), said.get("doc_token_id", "[unused1]")
     return _Reading(
@@ -187,12 +186,7 @@ def _marker(opened: ModelSession, token: str) -> tuple[int, ...]:
 
 def _dense(folder: Path) -> list[Path]:
     """The files of the projections that are in folders of their own, in the order in which they are applied."""
-    modules = _json(folder / MODULES, list)
-    read = [(str(one.get("path")), str(one.get("type"))) for one in modules if isinstance(one, dict)]
-    found = [path for path, kind in read if kind.endswith(".Dense")]
-    if any("/" in path or path.startswith(".") for path in found):
-        raise WeightsError(f"{folder / MODULES} names a folder outside. Write a checkpoint that holds its own files.")
-    return [folder / path / "model.safetensors" for path in found]
+    return [path / "model.safetensors" for kind, path in modules_of(folder) if kind == "Dense"]
 
 
 def _projection(folder: Path) -> Vectors:
@@ -200,7 +194,7 @@ def _projection(folder: Path) -> Vectors:
     found: Any = None
     dense = _dense(folder)
     for file in dense:
-        said, tensors = _json(file.with_name("config.json")), safetensors.read(file) if file.is_file() else {}
+        said, tensors = json_of(file.with_name("config.json")), safetensors.read(file) if file.is_file() else {}
         is_linear = said.get("activation_function", "Identity").endswith("Identity") and not said.get("use_residual")
         if set(tensors) != {PROJECTION} or not is_linear:
             raise WeightsError(
@@ -219,18 +213,3 @@ def _projection(folder: Path) -> Vectors:
         )
     projection: Vectors = found
     return projection
-
-
-def _json(path: Path, kind: type[Any] = dict) -> Any:
-    """The content of a JSON file; empty if it does not exist."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return kind()
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from error
-    except (ValueError, RecursionError) as error:
-        raise WeightsError(f"{path} is not JSON: {error}. Fetch the checkpoint again.") from error
-    if not isinstance(found, kind):
-        raise WeightsError(f"{path} holds no {kind.__name__} of JSON. Fetch the checkpoint again.")
-    return found

@@ -6,11 +6,22 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from spolia.core.run_context import charge, check_cancelled
 from spolia.errors import ModelError, ModelRejected, WeightsError, installed
-from spolia.models.local.address import Local, ModelSession, config_of, folder_of, torch, transformers
+from spolia.models.local.address import (
+    PROMPTS,
+    Local,
+    ModelSession,
+    config_of,
+    folder_of,
+    json_of,
+    modules_of,
+    torch,
+    transformers,
+)
 from spolia.models.onnx import safetensors
 from spolia.models.protocols import Kind
 from spolia.types import Usage
@@ -28,13 +39,30 @@ class LocalEncoder(Local):
     """Base of the local models that embed texts; its settings are those of every `Local`.
 
     Args:
-        query_prefix, passage_prefix: what the model wants before each: `query: `, or an instruction.
+        query_prefix, passage_prefix: what the model wants before each: `query: `, or an instruction. By default the
+            prompts `query` and `document` (or `passage`) of its `config_sentence_transformers.json`, else nothing.
         end: whether the token that ends a text is put after it, for models that want it and whose tokenizer does not.
     """
 
-    query_prefix: str = ""
-    passage_prefix: str = ""
+    query_prefix: str | None = None
+    passage_prefix: str | None = None
     end: bool = False
+
+    @property
+    def resolved(self) -> Self:
+        said = json_of(folder_of(self.model, self.revision) / PROMPTS)
+        prompts = said.get("prompts") or {}
+
+        def prefix(given: str | None, *names: str) -> str:
+            if given is not None:
+                return given
+            named = (prompts[name] for name in (*names, said.get("default_prompt_name")) if name in prompts)
+            return str(next(named, ""))
+
+        return self.but(
+            query_prefix=prefix(self.query_prefix, "query"),
+            passage_prefix=prefix(self.passage_prefix, "document", "passage", "corpus"),
+        )
 
     @property
     def width(self) -> int:
@@ -61,8 +89,9 @@ class LocalEncoder(Local):
 
     def rows(self, texts: Sequence[str], kind: Kind, *, whole: bool = False) -> list[list[int]]:
         """The tokens of each text with its prefix; of a long one those that fit, unless it is wanted whole."""
-        opened, prefix = self.opened(), self.query_prefix if kind == "query" else self.passage_prefix
-        found = [opened.ids(prefix + text, None if whole else self.window) for text in texts]
+        opened, resolved = self.opened(), self.resolved
+        prefix = resolved.query_prefix if kind == "query" else resolved.passage_prefix
+        found = [opened.ids(f"{prefix}{text}", None if whole else self.window) for text in texts]
         ending = opened.tokenizer.eos_token_id if self.end else None
         if ending is None:
             return found
@@ -103,18 +132,29 @@ class LocalEmbedder(LocalEncoder):
 
     Args:
         pooling: what of the last hidden states h_1 … h_n becomes the vector: `mean`, their mean over the text's tokens;
-            `cls`, h_1; `last`, h_n, for models that read from left to right. Padding counts nowhere.
+            `cls`, h_1; `last`, h_n, for models that read from left to right. Padding counts nowhere. By default what
+            its `1_Pooling/config.json` says, else `mean`.
 
-    >>> LocalEmbedder("models/e5-small", query_prefix="query: ", passage_prefix="passage: ").pooling
-    'mean'
+    Raises:
+        WeightsError: on first use, where nothing is given and the folder says something else than these three.
+
+    >>> LocalEmbedder("models/e5-small", query_prefix="query: ", passage_prefix="passage: ", pooling="cls").pooling
+    'cls'
     """
 
-    pooling: Literal["mean", "cls", "last"] = "mean"
+    pooling: Literal["", "mean", "cls", "last"] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pooling not in POOLED:
+        if self.pooling not in ("", *POOLED):
             raise ModelError(f"LocalEmbedder got pooling={self.pooling!r}. Write one of {', '.join(POOLED)}.")
+
+    @property
+    def resolved(self) -> Self:
+        found = super().resolved
+        if self.pooling:
+            return found
+        return found.but(pooling=pooling_of(folder_of(self.model, self.revision), self.model))
 
     @property
     def dimension(self) -> int:
@@ -128,11 +168,36 @@ class LocalEmbedder(LocalEncoder):
         """
         import numpy as np
 
-        found = np.empty((len(texts), self.dimension), np.float32)
+        found, pool = np.empty((len(texts), self.dimension), np.float32), POOLED[self.resolved.pooling]
         for batch, hidden, mask in self.hidden(texts, kind):
-            found[batch] = unit(POOLED[self.pooling](hidden, mask), self.name)
+            found[batch] = unit(pool(hidden, mask), self.name)
             charge(Usage(embedded=len(batch)))
         return found
+
+
+MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
+PLAIN = ("Transformer", "Pooling", "Normalize")
+"""Modules of sentence-transformers that a `LocalEmbedder` computes."""
+
+
+def pooling_of(folder: Path, model: str) -> str:
+    """Return the pooling that the files of a model name; `mean` if they name none.
+
+    Raises:
+        WeightsError: they name one, or a module after it, that `LocalEmbedder` does not compute.
+    """
+    modules = modules_of(folder)
+    said = json_of(dict(modules).get("Pooling", folder / "1_Pooling") / "config.json")
+    modes = [MODES.get(name, name) for name, is_on in said.items() if name.startswith("pooling_mode_") and is_on]
+    mode = "+".join(modes) or str(said.get("pooling_mode", "mean"))
+    unknown = [kind for kind, _ in modules if kind not in PLAIN] + [mode] * (mode not in POOLED)
+    unknown += ["include_prompt: false"] * (said.get("include_prompt") is False)
+    if unknown:
+        raise WeightsError(
+            f"{model} is embedded with {unknown[0]}, which LocalEmbedder does not compute. Write another model, or "
+            f"pooling={', '.join(POOLED)} to go on with the hidden states alone."
+        )
+    return mode
 
 
 def unit(pooled: Any, whose: str) -> Vectors:
@@ -318,13 +383,17 @@ class LocalLLMReranker(Local):
 
         [BOS] A: q ⏎ B: d ⏎ instruction
 
-    with no probability made of it. Its other settings are those of every `Local`.
+    with no probability made of it. A folder that says how it is asked, as sentence-transformers writes it
+    (`LogitScore` in `modules.json`), is asked like this: with its chat template for the roles `query` and `document`,
+    and the logit of its own token, minus that of its token for no if it has one. Its other settings are those of every
+    `Local`.
 
     Args:
         window: tokens of question and text together; the text is cut, and a question beyond three quarters of it. The
             instruction comes after that.
-        instruction: what the model was trained with.
-        yes: the word whose first token is scored.
+        instruction: what the model was trained with; with a chat template its system message, by default the prompt of
+            the folder.
+        yes: the word whose first token is scored, without a chat template.
 
     Source: Li et al., "Making large language models a better foundation for dense retrieval", 2023; the scoring of
     `FlagLLMReranker` in FlagEmbedding.
@@ -351,18 +420,50 @@ class LocalLLMReranker(Local):
         if not len(texts):
             return ()
         opened = self.opened()
-        (yes, *_) = self._read(opened, self.yes)
-        rows = [self._row(opened, query, text) for text in texts]
+        scoring = dict(modules_of(opened.folder)).get("LogitScore")
+        if scoring is None:
+            yes, no = self._read(opened, self.yes)[0], None
+            rows = [self._row(opened, query, text) for text in texts]
+        else:
+            said = json_of(scoring / "config.json")
+            yes, no = said["true_token_id"], said.get("false_token_id")
+            rows = [self._templated(opened, query, text) for text in texts]
         found: dict[int, float] = {}
         for batch, given in self.in_batches(rows):
             logits = opened.run(**given).logits
-            found |= {number: float(logits[at, len(rows[number]) - 1, yes]) for at, number in enumerate(batch)}
+            for at, number in enumerate(batch):
+                last = logits[at, len(rows[number]) - 1]
+                found[number] = float(last[yes]) - (0.0 if no is None else float(last[no]))
             charge(Usage(embedded=len(batch)))
         if not all(map(isfinite, found.values())):
             raise ModelRejected(
                 f"{self.name} gave a score that is not a finite number. Check the weights, or the dtype."
             )
         return tuple(found[number] for number in range(len(texts)))
+
+    def _templated(self, opened: ModelSession, query: str, text: str) -> list[int]:
+        """Return the tokens of one question and text by the folder's own template; the text is cut to the window."""
+        said = json_of(opened.folder / PROMPTS)
+        prompt = (said.get("prompts") or {}).get(said.get("default_prompt_name"), "")
+        if self.instruction != type(self).instruction:
+            prompt = self.instruction
+        messages = [{"role": "system", "content": prompt}] if prompt else []
+        messages.append({"role": "query", "content": opened.unmarked(query)})
+
+        def read(document: str) -> list[int]:
+            document = opened.unmarked(document)
+            text = opened.tokenizer.apply_chat_template(
+                [*messages, {"role": "document", "content": document}], tokenize=False, add_generation_prompt=True
+            )
+            found: list[int] = opened.read(text, marks=True, add_special_tokens=False)["input_ids"]
+            return found
+
+        row = read(text)
+        if len(row) > self.window and text:
+            ends = opened.read(text, return_offsets_mapping=True, add_special_tokens=False)["offset_mapping"]
+            room = len(ends) - (len(row) - self.window)
+            row = read(text[: ends[room - 1][1]] if room > 0 else "")
+        return row[-self.window :]
 
     def _row(self, opened: ModelSession, query: str, text: str) -> list[int]:
         """The tokens of one question and text, as the model was trained with them."""
