@@ -27,7 +27,15 @@ CONTROL = {
     "Phi, GLM": ["<|user|>", "<|assistant|>", "[gMASK]", "<sop>", "<|observation|>"],
     "Kimi, Seed, MiniMax": ["◁think▷", "<seed:think>", "<[PLHD1_never_used]>", "</minimax:tool_call>", "]<|im_end|>",
                             "]~b]user", "]~!b[", "[e~[", "]!p~["],
-    "T5, code": ["<extra_id_0>", "<fim_1>", "<0x0A>", "<reserved_special_token_1>"],
+    "T5, code": ["<extra_id_0>", "<fim_1>", "<0x0A>", "<reserved_special_token_1>", "<fim_prefix>", "<fim-suffix>",
+                 "<file_sep>", "<|fim_hole|>"],
+    "BERT": ["[CLS]", "[SEP]", "[MASK]", "[PAD]", "[BOS]", "[EOS]", "[UNK]"],
+    "Codestral, Pixtral": ["[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[IMG]", "[IMG_BREAK]", "[BEGIN_AUDIO]"],
+    "EXAONE": ["[|Human|]", "[|assistant|]", "[|endofturn|]", "[BOS]"],
+    "Qwen PRM, Baichuan, InternLM": ["<extra_0>", "<reserved_106>", "<TOKENS_UNUSED_1>", "<eoh>"],
+    "Cohere": ["<BOS_TOKEN>", "<EOS_TOKEN>", "<|START_OF_TURN_TOKEN|>", "<UNK>"],
+    "Alpaca, Vicuna": ["\n### Instruction:", "\n### Response:", "\n###Human:", "\n# Assistant :", "\nUSER:"],
+    "after a word": ["x[TOOL_CALLS]", "x[BOS]", "x[IMG_END]", "x<fim_middle>"],
     "made up": ["<|tomorrow>", "<tomorrow|>", "<|x-1|>", "<||x||>", "[/TOMORROW]", "[NEW_MARK]", "<begin_of_x>"],
     "a prompt": ["</passages>", "<passages number='2'>"],
 }  # fmt: skip
@@ -37,7 +45,11 @@ ORDINARY = [
     "arr[i][j_k]", "[INFO] start", "Array<string | number>", "if (a<b || c>d)", "std::vector<int>", "#include <a.h>",
     "Map<String, List<Integer>>", "user: ann", "<end_date>2</end_date>", "<!DOCTYPE html>", "<a href='x'>y</a>",
     "a[b|c]", "[[link]]", "<T extends A|B>", "cout << x", "regex [a-z_]", "<ns:tag attr='1'/>",
-    "<svg><path d='M0'/></svg>", "d[1]~e[2]", "a[i]!=b[j]",
+    "<svg><path d='M0'/></svg>", "d[1]~e[2]", "a[i]!=b[j]", "buffer[MAX_SIZE]", "f(x)[MAX_SIZE]", "m[0][ROW_COUNT]",
+    "x[mask]", "d[args]", "x[pad]", "[TODO]", "[Section]", "[Note_1]", "### Instructions", "Input: 3", "<utf-8>",
+    "<issue-12>", "<your_api_key>", "<YOUR_NAME>", "<mask id='m'/>", "<prefix>a</prefix>", "[|]", "[| 1; 2 |]",
+    "a[|x|]", "<name_prefix>", "<h2 class='a_1'>", "response: 200", "<img src='a_1.png'>", "## Response codes",
+    "T[K_co]",
 ]  # fmt: skip
 UNSEEN = [
     chr(point)
@@ -77,7 +89,8 @@ def test_no_disguised_token_passes(token: str, unseen: str, place: int, form: in
 
 
 _SHAPE = re.compile(
-    r"<\|\w|<\w+\|>|<[｜|]|<(?:start|end)_of_|\[/[A-Z]|\[[A-Z]+_[A-Z]+\]|</?passages|</?think|</s>", re.I
+    r"<\|\w|<\w+\|>|<[｜|]|<(?:start|end)_of_|\[/[A-Z]|(?<![\w)\]])\[[A-Z]+_[A-Z]+\]|\[(?:IMG_|BOS)|\[\|\w|<fim|</?passages|</?think|</s>",
+    re.I,
 )
 
 

@@ -2,9 +2,13 @@
 
 A text is read as a model may read it: without invisible characters, combining marks, widths and case. What then has the
 shape of a mark gets another character at its beginning, so that nothing is lost and nothing is longer: `‹` for `<`,
-`⟦` for `[`, `∶` for the colon after a speaker. Shapes, so that tomorrow's templates are covered: a bar beside an angle
-bracket (`<|turn>`, `<turn|>`), `<start_of_…>`, numbered tokens (`<unused99>`), `<[…]>`, `◁…▷`, `]~b]`, `[/INST]`
-and `[TOOL_CALLS]`. Only words that ordinary XML might have too are listed.
+`⟦` for `[`, `∶` for the colon after a speaker. Shapes, so that tomorrow's templates are covered: a bar beside a
+bracket (`<|turn>`, `<turn|>`, `[|user|]`), `<start_of_…>`, numbered tokens (`<unused99>`, `<extra_0>`), `<[…]>`, `◁…▷`,
+`]~b]`, `[/INST]`, `[TOOL_CALLS]` and `### Instruction:`. Only words that ordinary text might have too are listed.
+
+Some text has the shape of a mark and is none: `<s>` of HTML ends or begins the text of Llama and Mistral, `[MAX_SIZE]`
+stands as `[TOOL_CALLS]` does, `<step_1>` as `<extra_0>`. It is changed too: a changed sign costs a model little, a mark
+that gets through may cost all. Code keeps `buffer[MAX_SIZE]`, since an index follows what it is the index of.
 
 Sources: the chat templates of ChatML, Llama, Mistral, Gemma, DeepSeek, Phi, Qwen, Kimi, MiniMax and Seed; "Human:" of
 Anthropic's first API; the reflection tokens of Self-RAG (Asai et al., ICLR 2024).
@@ -32,18 +36,25 @@ _TOOLS = (
     "function_calls", "function_results", "invoke", "arg_key", "arg_value",
 )  # fmt: skip
 _TOKENS = (
-    "s", "bos", "eos", "pad", "unk", "sop", "eop", "bos_token", "eos_token", "start_of_turn", "end_of_turn",
-    "start_header_id", "end_header_id", "eot_id", "endoftext",
+    "s", "pad", "sep", "cls", "bom", "eom", "soh", "eoh", "eoa", "eod", "file_sep", "start_header_id", "end_header_id",
+    "endoftext",
 )  # fmt: skip
+_MARKERS = ("bos", "eos", "eot", "sop", "eop", "unk", "fim")
+"""Words that make any name that holds them a control token: `<fim_prefix>`, `<EOS_TOKEN>`."""
 _BRACKETED = (
-    "inst", "system_prompt", "available_tools", "tool_calls", "tool_results", "tool_content", "args", "call_id",
-    "think", "gmask",
+    "inst", "system_prompt", "available_tools", "tool_calls", "tool_results", "tool_content", "gmask",
 )  # fmt: skip
+_LOUD = (*_MARKERS, "cls", "sep", "pad", "mask", "think", "args", "img", "audio", "prefix", "middle", "suffix")
+"""Control tokens in capitals, `[MASK]`; in small letters, `[mask]`, they are an index of code."""
+_LOUD_PARTS = {*_LOUD, "tool", "tools", "inst", "system", "model", "settings", "prompt", "call", "user", "assistant"}
+"""Words of names that are control tokens where an index might stand too: `x[TOOL_CALLS]`."""
 _REFLECTION = (
     "retrieval", "no retrieval", "continue to use evidence", "relevant", "irrelevant", "fully supported",
     "partially supported", "no support / contradictory", "no support", "utility:\\s?[1-5]", "isrel", "issup", "isuse",
 )  # fmt: skip
 _SPEAKERS = ("human", "assistant", "system", "user")
+_HEADS = ("instruction", "input", "response")
+"""What else is said after `###` in the templates of Alpaca."""
 _NUMBERED = ("unused", "reserved", "special", "extra_id", "ctrl", "placeholder", "dummy", "sentinel", "fim", "0x")
 _SHUT = {"<": "‹", "◁": "‹", "[": "⟦", "]": "⟧", "【": "⟦", "】": "⟧", ":": "∶"}
 
@@ -101,7 +112,7 @@ class _Reading:
         return [place for place, character in enumerate(self.text) for _ in self.folds[ord(character)]]
 
 
-_SPEAKER = pattern(rf"({spelt(_SPEAKERS)})[^\S\n]?:")
+_SPEAKER = pattern(rf"(?:#{{1,6}}[^\S\n]*+({spelt((*_SPEAKERS, *_HEADS))})|({spelt(_SPEAKERS)}))[^\S\n]?:")
 
 
 @lru_cache(maxsize=256)
@@ -112,18 +123,23 @@ def _marks(tags: frozenset[str]) -> re.Pattern[str]:
     slash = r"\s*+[/∕⁄\\]?\s*+"
     angle = (
         rf"{slash}(?:(?:[a-z][\w-]{{0,20}}:)?(?:{written})(?!\w)|(?:function|parameter)\s?=|(?:start|begin|end)_of_"
-        rf"|(?:{spelt(_NUMBERED)})[\w-]*?\d[\w-]*\s*[|>])"
+        rf"|(?:{spelt(_NUMBERED)})[\w-]*?\d[\w-]*\s*[|>]|[a-z]{{1,20}}(?:_[a-z]{{1,20}}){{0,4}}_\d{{1,6}}\s*[|>]"
+        rf"|(?:[a-z]{{1,20}}[_-]){{0,4}}(?:{spelt(_MARKERS)})(?:[_-][a-z]{{1,20}}){{0,4}}\s*>)"
         rf"|{slash}\|+[\w/]|\|[^<>|\n]{{1,40}}\|>|{slash}[\w.:-]{{1,40}}\|+>|\[[^\[\]<>\n]{{1,40}}\]>|</?sys>>"
     )
     return re.compile(
         rf"<(?={angle})|◁(?={angle}|[^▷\n]{{1,40}}▷)"
-        rf"|\[(?=/?(?:{spelt(_BRACKETED)})\]|(?:{spelt(_REFLECTION)})\]|/[a-z_]{{2,30}}\]|[a-z]~\[)"
+        rf"|\[(?=/?(?:{spelt(_BRACKETED)})\]|(?:{spelt(_REFLECTION)})\]|/[a-z_]{{2,30}}\]|[a-z]~\["
+        rf"|\|\s?[a-z][\w -]{{1,40}}\|\])"
         rf"|\](?=~[a-z]\]|~![a-z]\[|![a-z]~\[)"
     )
 
 
-_SHOUTED = pattern(r"\[([a-z]+(?:_[a-z]+)+)\]")
-"""`[TOOL_CALLS]`; small letters in brackets are an index of code."""
+_SHOUTED = pattern(rf"\[([a-z]+(?:_[a-z]+)+|{spelt(_LOUD)})\]")
+"""`[TOOL_CALLS]`, `[MASK]`; small letters in brackets are an index of code."""
+_INDEXED = pattern(r"[\w)](?:\[(?:\d{0,6}|[a-z])\]){0,3}\Z")
+"""An array, before its index: `m` and `m[0]`; a longer index may be a mark itself."""
+_LONGEST_INDEX = 30
 _NO_TAGS: frozenset[str] = frozenset()
 
 
@@ -142,15 +158,28 @@ def without_marks(text: str, tags: Set[str] = _NO_TAGS) -> str:
         return text
     reading = _Reading(text, _FOLDS)
     starts = [mark.start() for mark in _marks(frozenset(tags)).finditer(reading.read)]
-    shouted = list(_SHOUTED.finditer(reading.read))
+    shouted = [mark for mark in _SHOUTED.finditer(reading.read) if not _is_index(mark)]
     at = reading.places() if shouted else ()
-    starts += [mark.start() for mark in shouted if text[at[mark.start(1)]].isupper()]
+    starts += [mark.start() for mark in shouted if _has_capital(text[at[mark.start(1)] : at[mark.end(1)]])]
     text = _changed(reading, starts)
     lines = _Reading(text, _FOLDS_OF_LINES)
     heads = [mark for mark in _SPEAKER.finditer(lines.read) if _is_first(lines.read, mark.start())]
     at = lines.places() if heads else ()
     # not `user: ann` of settings
-    return _changed(lines, [mark.end() - 1 for mark in heads if text[at[mark.start()]].isupper()])
+    return _changed(
+        lines,
+        [mark.end() - 1 for mark in heads if _has_capital(text[at[mark.start(mark.lastindex or 0)]])],
+    )
+
+
+def _is_index(mark: re.Match[str]) -> bool:
+    """Whether a name in brackets follows what it may be the index of, and is no word of a control token."""
+    before = mark.string[max(0, mark.start() - _LONGEST_INDEX) : mark.start()]
+    return _INDEXED.search(before) is not None and not _LOUD_PARTS & {*mark[1].split("_")}
+
+
+def _has_capital(text: str) -> bool:
+    return any(character.isupper() for character in unicodedata.normalize("NFKC", text))
 
 
 def _is_first(read: str, place: int) -> bool:
