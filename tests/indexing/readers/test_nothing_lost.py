@@ -301,6 +301,26 @@ CASES = (
         ),
         "Patent Claim.",
     ),
+    Case(
+        "a declaration below a comment",
+        "a.xml",
+        lambda: '<!-- one - two -->\n<?xml version="1.0"?><p>Basalt &amp; sand.</p>',
+        "Basalt & sand.",
+    ),
+    Case("XML 1.1", "a.xml", lambda: '<?xml version="1.1"?><p>Basalt.</p>', "Basalt."),
+    Case(
+        "an encoding that XML cannot name",
+        "a.xml",
+        lambda: b'<?xml version="1.0" encoding="850"?><p>' + "Süd".encode("cp850") + b"</p>",
+        "Süd",
+    ),
+    Case(
+        "a workbook beside that of a chart",
+        "a.pptx",
+        lambda: changed_zip(fixtures.pptx(), {"ppt/embeddings/Microsoft_Excel_Worksheet7.xlsx": b"PK"}),
+        "Basalt is dark.",
+        dropped=(("embedded objects", 1),),
+    ),
     Case("escapes", "a.json", lambda: WHOLE_JSON, "Wo liegt Köln? 東京 Quokka 😀 lives", r"\u00f6ln \nQuokka"),
     Case(
         "escapes", "a.jsonl", lambda: f"{WHOLE_JSON}\n" * 2, "Wo liegt Köln? 東京 Quokka 😀 lives", r"\u00f6ln \nQuokka"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from spolia import BM25, Citation, Corpus, Node, Query, sync
-from spolia.errors import DocumentError
 from spolia.indexing.readers.converters import MediaReader
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.subtitles import SubtitleReader
@@ -86,10 +85,15 @@ def test_captions_that_roll_up_say_each_line_once() -> None:
     assert cues(read("a.vtt", text)) == [((0.0, 2.0), "old walls"), ((2.01, 4.0), "old stones")]
 
 
-def test_a_file_without_times_is_refused_and_an_empty_one_is_empty() -> None:
-    with pytest.raises(DocumentError, match=r"a\.srt has no subtitles: no line of it is a time such as"):
-        read("a.srt", "Just a text.")
-    assert read("a.vtt", "").text == ""
+def test_a_file_without_times_is_plain_text_and_an_empty_one_is_empty() -> None:
+    reading = SubtitleReader().read(Blob("a.srt", b"1\nJust a text."))
+    assert (reading.document.text, reading.document.regions) == ("1\nJust a text.", ())
+    assert "No line is a time such as" in reading.warnings[0]
+    assert read("a.vtt", "WEBVTT\n").text == ""
+
+
+def test_a_time_may_lack_its_fraction() -> None:
+    assert cues(read("a.srt", "1\n00:00:01 --> 00:00:10\nold walls\n")) == [((1.0, 10.0), "old walls")]
 
 
 def test_a_place_is_a_time_then_a_page_then_lines() -> None:

@@ -29,14 +29,13 @@ def test_line_ends_are_kept() -> None:
     assert read(b"One.\r\nTwo.\rThree.\n").document.text == "One.\r\nTwo.\rThree.\n"
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le"])
 def test_utf16_and_utf32_are_read_with_and_without_a_mark(encoding: str) -> None:
     text = "Spolia are stones – taken from older buildings."
     reading = read(text.encode(encoding))
-    if encoding != "utf-32":
-        assert reading.document.text == text
-        assert reading.encoding.startswith("utf-16")
-    assert bool(reading.warnings) == (encoding in ("utf-16-be", "utf-16-le"))
+    assert reading.document.text == text
+    assert reading.encoding.startswith(encoding[:6])
+    assert bool(reading.warnings) == (len(encoding) > 6)
 
 
 def test_utf32_with_a_mark() -> None:

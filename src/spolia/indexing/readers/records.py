@@ -355,7 +355,7 @@ class XmlReader(Value):
     """
 
     name = "xml"
-    version = 2
+    version = 3
     media_type = "application/xml"
     suffixes = (".xml", ".nxml", ".dbk", ".tei", ".rss", ".atom", ".opml", ".svg")
     apart = True

@@ -19,6 +19,7 @@ DEEPEST = 500
 """Elements within elements of a tree."""
 _DECLARED = re.compile(rb"<\?xml[^<>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
 _SEPARATOR = "}"
+_DECLARATION = re.compile(r"(\s*(?:<!--(?:[^-]|-(?!->))*-->\s*)*)(<\?xml\s[^<>]{0,300}\?>)")
 
 
 class _Refused(Exception):
@@ -50,7 +51,7 @@ def events(
     parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
     parser.UseForeignDTD(True)  # an entity that nobody declares is skipped; those of HTML are known
     try:
-        parser.Parse(text.lstrip("\ufeff \t\r\n").encode("utf-8", "replace"), True)
+        parser.Parse(_without_declaration(text.lstrip("\ufeff \t\r\n")).encode("utf-8", "replace"), True)
     except expat.ExpatError as error:
         raise DocumentError(
             f"{uri} is not readable XML: {expat.ErrorString(error.code)} in line {error.lineno}, column "
@@ -58,6 +59,13 @@ def events(
         ) from error
     except _Refused as error:
         raise UnsafeDocument(f"{uri}: {error}") from error
+
+
+def _without_declaration(text: str) -> str:
+    """Blank the XML declaration. The text is decoded; it may stand below a comment, or name XML 1.1 or the encoding
+    `850`, which expat refuses."""
+    stated = _DECLARATION.match(text)
+    return text if stated is None else stated[1] + " " * len(stated[2]) + text[stated.end() :]
 
 
 def tree(data: bytes, uri: str) -> Element:

@@ -8,14 +8,13 @@ from functools import partial
 from itertools import pairwise, takewhile
 
 from spolia.core.patterns import pattern
-from spolia.errors import DocumentError
 from spolia.indexing.readers.layout import LINE, Layout
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.text import source_text
 from spolia.types import Value
 
 _WEBVTT = "WEBVTT"
-_CLOCK = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
+_CLOCK = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})(?:[.,](\d{1,3}))?"
 _TIMING = pattern(rf"\s*{_CLOCK}[ \t]*-->[ \t]*{_CLOCK}")
 _VOICE = pattern(r"<v(?:\.[^\s<>]*)?[ \t]+([^<>]+)>")
 _WORD_TIME = pattern(r"<\d[\d:.]*>")
@@ -36,7 +35,7 @@ class SubtitleReader(Value):
     """
 
     name = "subtitles"
-    version = 2
+    version = 3
     media_type = "text/vtt"
     suffixes = (".srt", ".vtt")
 
@@ -59,12 +58,11 @@ class SubtitleReader(Value):
         for cue in _cues(source.text):
             found = True
             layout.attempt("cue", partial(write, *cue), partial(" ".join, cue[2]))
-        if not found and source.text.strip():
-            raise DocumentError(
-                f"{blob.uri} has no subtitles: no line of it is a time such as '00:01:05,000 --> 00:01:07,500'. "
-                "Give it the suffix of its format, or take it out of the folder."
-            )
-        reading = layout.reading(self, blob, encoding=source.encoding, warnings=source.warnings)
+        warnings = source.warnings
+        if not found and (text := source.text.removeprefix(_WEBVTT).strip()):
+            layout.write(text, exactly=True)
+            warnings += ("No line is a time such as '00:01:05,000 --> 00:01:07,500', so it was read as plain text.",)
+        reading = layout.reading(self, blob, encoding=source.encoding, warnings=warnings)
         kind = self.media_type if source.text.startswith(_WEBVTT) else "application/x-subrip"
         return reading.but(document=reading.document.but(media_type=kind))
 
@@ -83,8 +81,8 @@ def _cues(text: str) -> Iterator[tuple[float, float, list[str]]]:
         yield _seconds(*found.groups()[:4]), _seconds(*found.groups()[4:]), said
 
 
-def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
-    return int(hours or 0) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction}")
+def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str | None) -> float:
+    return int(hours or 0) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction or 0}")
 
 
 def _words(line: str) -> str:

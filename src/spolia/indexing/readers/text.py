@@ -75,7 +75,7 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
         raise _not_text(uri, f"it is {other.what}", data)
     controls = len(data) - len(data.translate(None, _CONTROLS))
     if controls and (wide := _without_mark(data)):
-        guess = f"It has no byte order mark; it was read as {wide.upper()}, because every second byte is 0."
+        guess = f"It has no byte order mark; it was read as {wide.upper()}, because of the bytes that are 0."
         return _strictly(data, wide, uri, guess)
     if declared in ("iso8859-1", "cp1252"):  # as browsers do
         return Decoded(codecs.charmap_decode(data, "strict", _CP1252)[0], "cp1252")
@@ -131,8 +131,11 @@ def _strictly(data: bytes, encoding: str, uri: str, warning: str = "") -> Decode
 
 
 def _without_mark(data: bytes) -> str:
-    """UTF-16 of mostly Western text has a 0 in every second byte."""
+    """Return the encoding: UTF-32 has two bytes of 0 in four, UTF-16 of mostly Western text one in two."""
     sample = data[:_SAMPLE]
+    zeros = [set(sample[at::4]) == {0} for at in range(4)]
+    if len(data) % 4 == 0 and ((zeros[0] and zeros[1]) or (zeros[2] and zeros[3])):
+        return "utf-32-be" if zeros[0] else "utf-32-le"
     pairs = len(sample) // 2
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
     if len(data) % 2 or max(odd, even) * 10 <= pairs * 7 or min(odd, even) * 20 >= pairs:

@@ -18,6 +18,7 @@ from spolia.indexing.readers.office.docx_visibility import Hiding
 from spolia.indexing.readers.office.drawing_ml import CX, DIAGRAM, A, C, M, R, choose, write_chart, write_diagram
 from spolia.indexing.readers.office.mending import xml_root
 from spolia.indexing.readers.office.omml import latex
+from spolia.indexing.readers.office.opc import chart_data
 from spolia.indexing.readers.office.package import package_bytes, properties, read_package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.unit_failures import UnitFailures
@@ -69,7 +70,7 @@ class DocxReader(Value):
         writing.blocks(main.element.body)
         layout = writing.layout
         title, meta = failures.attempt("metadata part", lambda: properties(archive), ("", ()))
-        dropped = _dropped(main, len(writing.notes["comments"].keys() - writing.read)) + writing.dropped
+        dropped = _dropped(archive, main, len(writing.notes["comments"].keys() - writing.read)) + writing.dropped
         return layout.reading(self, blob, title=title or layout.title, meta=meta, dropped=dropped)
 
 
@@ -261,14 +262,15 @@ def _notes(main: Any, kind: str) -> dict[str, Any]:
     return {}
 
 
-def _dropped(main: Any, comments: int) -> Counter[str]:
+def _dropped(archive: zipfile.ZipFile, main: Any, comments: int) -> Counter[str]:
     found = Counter({"comments": comments})
+    data = chart_data(archive)
     for part in main.package.iter_parts():
         name = str(part.partname)
         if name.endswith("/vbaProject.bin"):
             found["macros"] = 1
         elif "/header" in name or "/footer" in name:
             found["headers and footers"] += b"<w:t" in part.blob
-        elif "/embeddings/" in name and not name.endswith((".rels", ".xlsx")):  # a sheet is the data of a chart
+        elif "/embeddings/" in name and name.lstrip("/") not in data:
             found["embedded objects"] += 1
     return found

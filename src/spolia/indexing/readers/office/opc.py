@@ -13,6 +13,7 @@ from mimetypes import guess_type
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.sax.saxutils import quoteattr
+from zipfile import ZipFile
 
 TYPES, PACKAGE_RELATIONS = "[Content_Types].xml", "_rels/.rels"
 _LANGUAGES = {
@@ -76,6 +77,12 @@ def needed_parts(names: Iterable[str], lists: Mapping[str, bytes]) -> set[str]:
         if any(name.startswith(f"{main.partition('/')[0]}/") and name.endswith(".xml") for name in names - {main}):
             needed.add(relations_name(main))
     return {name for name in needed if posixpath.basename(name) != "NULL"}  # how Office voids a relationship
+
+
+def chart_data(archive: ZipFile) -> set[str]:
+    """Return the names of the workbooks that charts keep their values in."""
+    lists = [name for name in archive.namelist() if "/charts/_rels/" in name]
+    return {one.target for name in lists for one in _relations(name, archive.read(name))}
 
 
 def restore_lists(parts: dict[str, bytes], damaged: set[str]) -> None:

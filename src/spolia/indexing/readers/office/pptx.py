@@ -12,6 +12,7 @@ from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.drawing_ml import CX, DIAGRAM, A, C, M, R, choose, write_chart, write_diagram
 from spolia.indexing.readers.office.mending import xml_root
 from spolia.indexing.readers.office.omml import latex
+from spolia.indexing.readers.office.opc import chart_data
 from spolia.indexing.readers.office.package import left_out, package_bytes, properties, read_package
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.unit_failures import UnitFailures
@@ -60,7 +61,7 @@ class PptxReader(Value):
             pages=writing.pages,
             meta=meta,
             empty_pages=writing.empty,
-            dropped=writing.dropped + Counter(_dropped(archive.namelist())),
+            dropped=writing.dropped + Counter(_dropped(archive)),
             warnings=left_out(writing.hidden, "slide"),
         )
 
@@ -192,10 +193,12 @@ def _words(element: Any) -> str:
     return "".join(words)
 
 
-def _dropped(names: list[str]) -> dict[str, int]:
+def _dropped(archive: zipfile.ZipFile) -> dict[str, int]:
+    names = archive.namelist()
+    data = chart_data(archive)
     kinds = {
         "comments": lambda name: name.startswith("ppt/comments/"),
-        "embedded objects": lambda name: "/embeddings/" in name and not name.endswith((".rels", ".xlsx")),
+        "embedded objects": lambda name: "/embeddings/" in name and not name.endswith(".rels") and name not in data,
         "macros": lambda name: name.endswith("vbaProject.bin"),
         "media": lambda name: "/media/" in name and name.endswith((".mp4", ".mp3", ".wav", ".mov", ".m4a", ".wmv")),
     }
