@@ -164,7 +164,7 @@ def _read(archive: zipfile.ZipFile, path: str) -> bytes:
 
 
 def _check(text: str, path: str) -> None:
-    """Raise DocumentError for a chapter that is cut off or garbled: only as XML can it be told from a whole one."""
+    """Raise DocumentError for a chapter that is cut off or garbled, which shows only when it is read as XML."""
     with suppress(UnsafeDocument):  # no entity is expanded where it is read
         events(text, path, lambda name, attributes: None, lambda name: None, lambda words: None)
 

@@ -90,7 +90,7 @@ def restore_lists(parts: dict[str, bytes], damaged: set[str]) -> None:
     from the names that Office gives to parts.
 
     Args:
-        parts: by name; what can be saved of those that are damaged.
+        parts: by name; what can be saved of the damaged ones.
         damaged: names of parts that are damaged or missing.
     """
     main = _main_part(parts)
@@ -138,7 +138,7 @@ def _kind(name: str) -> str:
 
 
 def _guessed(main: str, parts: Mapping[str, bytes], kept: list[Relation]) -> Iterator[Relation]:
-    """Yield relationships of a main part to the parts beside it; those that it lists by an id are in order."""
+    """Yield relationships of a main part to the parts beside it; parts with an id in its list are in order."""
     ids = defaultdict[str, list[str]](list)
     for element, id in _LISTED.findall(parts[main]):
         ids[_KINDS[element]].append(id.decode("utf-8", "replace"))
