@@ -42,6 +42,7 @@ weight:
 	@$(BIN)/python benchmarks/install.py --check
 
 suite:  # a third of a test's time is waiting, for processes and servers: three run on two cores
+	@test -d tests/core/__pycache__ || $(BIN)/python -m pytest --collect-only > /dev/null || true  # once, not by each of three
 	@$(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: $(VENV)/test.stamp

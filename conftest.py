@@ -16,7 +16,8 @@ from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 # No test depends on how fast the machine is: another program may have it, too.
-settings.register_profile("spolia", deadline=None, suppress_health_check=list(HealthCheck))
+# Each run draws other examples: fifty a run are hundreds a day.
+settings.register_profile("spolia", max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("spolia")
 
 MEMORY = "/dev/shm"

@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.lock import LOCK
+
 ROOT = Path(__file__).resolve().parents[1]
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 EXTRAS = "[pdf,office,embeddings]"
@@ -52,12 +54,12 @@ def tried(python: Path, wheel: Path, folder: Path) -> str:
     return version.stdout.strip()
 
 
-def write_sbom(dist: Path) -> Path:
-    """Write what the lock pins, with hashes, as CycloneDX in JSON beside the wheel."""
+def write_sbom(dist: Path, lock: Path = LOCK) -> Path:
+    """Write what a lock pins, with hashes, as CycloneDX in JSON beside the wheel."""
     path = dist / "spolia.cdx.json"
     command = ["requirements", "--pyproject", "pyproject.toml", "--spec-version", "1.6", "--output-reproducible"]
     subprocess.run(
-        [sys.executable, "-m", "cyclonedx_py", *command, "--output-file", path, "requirements.lock"],
+        [sys.executable, "-m", "cyclonedx_py", *command, "--output-file", path, lock],
         cwd=ROOT, check=True,
     )  # fmt: skip
     return path

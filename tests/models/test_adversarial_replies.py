@@ -15,7 +15,7 @@ from spolia.models.parsers.tags import Markers
 from .test_every_parser import parsers
 from .test_replies import FAMILIES, read, rows
 
-SIZE = 40_000
+SIZE = 10_000
 REPLIES: dict[str, tuple[str, str, str]] = {
     "blanks": ("a", " ", "x"),
     "blanks at the end": ("a [1]", " ", ""),

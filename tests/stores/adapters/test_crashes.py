@@ -8,7 +8,7 @@ import pytest
 
 from tests.stores.test_crashes import results
 
-KILLS = 3
+KILLS = 2
 
 
 @pytest.mark.slow
