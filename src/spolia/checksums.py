@@ -57,7 +57,7 @@ def recall(path: Path) -> dict[str, Any] | None:
         with suppress(OSError):  # it may be somebody else's, who can make it again too
             set_aside(path)
     except OSError:
-        pass  # none yet
+        pass  # none yet, or it may not be read: made again, which costs time and loses nothing
     return None
 
 

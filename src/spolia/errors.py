@@ -142,15 +142,23 @@ def pip_install(extra: str = "", option: str = "") -> str:
 
 
 class MissingExtra(SpoliaError, ImportError):
-    """An optional dependency is not installed.
+    """An optional dependency is not installed, or cannot be loaded.
+
+    Args:
+        cause: why it cannot be loaded; empty if it is not installed.
 
     >>> print(MissingExtra("pdf", "pypdfium2", "Reading a PDF"))
     Reading a PDF needs pypdfium2, which is not installed. Write: pip install 'spolia[pdf]'
     """
 
-    def __init__(self, extra: str, module: str, purpose: str) -> None:
-        self.extra, self.module, self.purpose = extra, module, purpose
-        super().__init__(f"{purpose} needs {module}, which is not installed. Write: {pip_install(extra)}")
+    def __init__(self, extra: str, module: str, purpose: str, cause: str = "") -> None:
+        self.extra, self.module, self.purpose, self.cause = extra, module, purpose, cause
+        problem, remedy = "is not installed", pip_install(extra)
+        if cause:
+            problem, remedy = f"is installed but cannot be loaded: {cause}", pip_install(extra, "--force-reinstall")
+        if "static TLS" in cause:
+            remedy = "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=65536 before the command"
+        super().__init__(f"{purpose} needs {module}, which {problem.rstrip('.')}. Write: {remedy}")
 
 
 def without_name(uri: str, reason: str) -> str:
@@ -169,11 +177,14 @@ def without_name(uri: str, reason: str) -> str:
 
 @contextmanager
 def installed(extra: str, module: str, purpose: str) -> Iterator[None]:
-    """Import what an extra brings. Raises MissingExtra where it is not installed."""
+    """Import what an extra brings. Raises MissingExtra where it is not installed, or cannot be loaded."""
     try:
         yield
-    except ImportError as error:
-        raise MissingExtra(extra, module, purpose) from error
+    except MissingExtra:
+        raise
+    except (ImportError, OSError) as error:  # OSError: ctypes cannot load a library
+        cause = "" if isinstance(error, ModuleNotFoundError) else text_of(error)
+        raise MissingExtra(extra, module, purpose, cause) from error
 
 
 class BudgetSpent(SpoliaError):

@@ -285,7 +285,7 @@ def failure(error: Exception) -> dict[str, Any]:
         case MemoryError():
             return {"memory": True}
         case MissingExtra():
-            return {"missing": [error.extra, error.module, error.purpose]}
+            return {"missing": [error.extra, error.module, error.purpose, error.cause]}
         case SpoliaError():
             return {"error": type(error).__name__, "message": _sendable(error)}
         case RecursionError():
@@ -301,8 +301,7 @@ def raise_said(said: Mapping[str, Any], refusals: type[SpoliaError]) -> None:
             kind = refusals
         raise kind(str(said["message"]))
     if "missing" in said:
-        extra, module, purpose = map(str, said["missing"])
-        raise MissingExtra(extra, module, purpose)
+        raise MissingExtra(*map(str, said["missing"]))
     if "fault" in said:
         raise Died(f"failed ({str(said['fault'])[:500]})", final=True, passes=False)
 

@@ -46,6 +46,18 @@ def states(documents: Documents, *tasks: int) -> list[tuple[str, str]]:
     return [(job.state, job.reason) for task in tasks if (job := documents.queue.job(task)) is not None]
 
 
+@pytest.mark.parametrize("name", ["S\u0415C", "SEC\u200b", "\uff33EC"], ids=["Cyrillic", "invisible", "wide"])
+def test_a_knowledge_base_cannot_look_like_another_one(documents: Documents, name: str) -> None:
+    ann, bob = Requester("ann", frozenset(), "ann"), Requester("bob", frozenset(), "bob")
+    documents.put_base(KnowledgeBase("SEC", owner="ann"), by=ann)
+    with pytest.raises(NotAllowed, match="You cannot use the name"):
+        documents.put_base(KnowledgeBase(name, owner="bob"), by=bob)
+    with pytest.raises(NotAllowed, match="You cannot use the name"):
+        documents.add(f"{name}/a.md", b"Salt is dug in mines.", by=bob)
+    documents.add("SEC/a.md", b"Salt is dug in mines.", by=bob)
+    documents.put_base(KnowledgeBase("sec", owner="bob"), by=bob)
+
+
 def test_changes_are_published_together_and_the_last_one_of_a_document_holds(documents: Documents) -> None:
     tasks = [
         documents.add("a/tides.md", b"The sun causes the tides."),

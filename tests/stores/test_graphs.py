@@ -16,7 +16,6 @@ from spolia.errors import StoreCorrupt
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
 from spolia.stores.files import graph_folder, segment_path
-from spolia.stores.vectors import graphs
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.graphs import (
     VectorGraph,
@@ -213,8 +212,6 @@ def test_graphs_of_segments_that_are_gone_are_swept(tmp_path: Path, graph: Path)
 
 def test_without_usearch_nothing_is_built(tmp_path: Path, segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "usearch", None)
-    monkeypatch.setattr(graphs, "find_spec", lambda _: None)
-    monkeypatch.setattr("spolia.stores.vectors.graphs.available", graphs.available)
     build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS.but(above=100))
     assert not graph_folder(tmp_path, EMBEDDER).exists()
 

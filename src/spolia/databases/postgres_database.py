@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spolia.core.run_context import on_cancel, reach
 from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, ask_worker, named, table_text
 from spolia.databases.read_only_check import load_parser, refuse_writes
-from spolia.errors import MissingExtra, StatementError, StoreError, StoreUnavailable
+from spolia.errors import StatementError, StoreError, StoreUnavailable, installed
 from spolia.stores.backends.postgres.address import address_of
 from spolia.types import Value
 
@@ -113,12 +113,10 @@ class PostgresDatabase(Value):
     @contextmanager
     def _opened(self, limits: QueryLimits) -> "Iterator[Connection[Any]]":
         reach(self)
-        try:
+        with installed("postgres", "psycopg", "Asking a database in PostgreSQL"):
             import psycopg
 
             from spolia.stores.backends.postgres.dialect import is_away
-        except ImportError as error:
-            raise MissingExtra("postgres", "psycopg", "Asking a database in PostgreSQL") from error
         address = address_of(self.url)
         timeout_ms = max(1, round(limits.timeout_s * 1000))
         try:

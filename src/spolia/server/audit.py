@@ -67,7 +67,7 @@ class AuditLog:
                 while True:
                     rows.append(self._rows.get_nowait())
             except Empty:
-                pass
+                pass  # these are all the rows that wait
             is_open = None not in rows
             found = [{"at": time(), "lost": self._lost}] * bool(self._lost) + [row for row in rows if row is not None]
             try:

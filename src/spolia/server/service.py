@@ -201,7 +201,7 @@ class Shadow:
             if not run.exhausted:  # an answer that the budget has cut says nothing of the candidate
                 self.traffic.add(served_answer(CANDIDATE, version, run, lane, query, answer, seconds, of))
         except Cancelled:
-            pass
+            pass  # the server is stopping: a question without an answer says nothing of the candidate
         finally:
             self._waiting -= 1
 

@@ -191,8 +191,8 @@ def _new(file: Path) -> Iterator[Any]:
     with open(part, "x", encoding="ascii", opener=private) as out:
         yield out
     try:
-        os.link(part, file)  # another process may have made it meanwhile: then that one holds
+        os.link(part, file)
     except FileExistsError:
-        pass
+        pass  # another process has made it meanwhile: its secret holds, and is read by the caller
     finally:
         part.unlink()

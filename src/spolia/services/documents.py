@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
@@ -43,6 +43,7 @@ from spolia.services.knowledge_bases import (
     Requester,
     ServerFolders,
     base_of,
+    look_of,
 )
 from spolia.services.publisher import AFTER, Publisher, Reparse, table_of
 from spolia.stores.backends.rows import NOT_YET, SourceRow, in_batches
@@ -483,6 +484,9 @@ class Documents(Publisher):
         with self.queue.changes():
             if not self._owns_base(base.name, by):
                 raise _taken(base.name)
+            if base.name not in (known := self.bases.all()):
+                sent = (base_of(one.removeprefix(SENT)) for one in self.corpus.snapshot().sources())
+                _refuse_look_alike(base.name, {*known, *self.folders.names, *sent})
             self.bases.put(base)
 
     def _owns_base(self, name: str, by: Requester) -> bool:
@@ -591,6 +595,8 @@ class Documents(Publisher):
                 is_free = name not in newest and name not in stored and (base is None or base.admits(by))
                 if not is_own and not is_free:
                     raise _taken(name)
+                if name not in newest and name not in stored:
+                    _refuse_look_alike(base_of(name), {*bases, *self.folders.names})
             yield newest
 
     def refuse_names(self, names: Iterable[str], by: Requester) -> None:
@@ -775,6 +781,12 @@ def _undone(job: Job) -> SentDocument:
 
 def _taken(name: str) -> NotAllowed:
     return NotAllowed(f"You cannot use the name {name!r:.80}. Write another one.")
+
+
+def _refuse_look_alike(base: str, known: Set[str]) -> None:
+    """Raise NotAllowed if a new name of a knowledge base looks like another one."""
+    if base not in known and look_of(base) in map(look_of, known - {""}):
+        raise _taken(base)
 
 
 def _not_yours(name: str) -> NotFound:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from time import time
+from unicodedata import category, normalize
 
 from spolia.errors import DocumentError, NotAllowed, NotFound, QueryError
 from spolia.indexing.readers.reader import FileReader, reader_of
@@ -40,6 +41,26 @@ def base_of(name: str) -> str:
     ('notes', '')
     """
     return name.partition("/")[0] if "/" in name else ""
+
+
+_LATIN = str.maketrans(
+    "\u0410\u0412\u0415\u0405\u0406\u0408\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425"
+    "\u0430\u0435\u0455\u0456\u0458\u043e\u0440\u0441\u0443\u0445\u04bb\u0501\u051b\u051d"
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bf\u03bd",
+    "ABESIJKMHOPCTYXaesijopcyxhdqwABEZHIKMNOPTYXov",
+)
+"""Cyrillic and Greek letters that look like Latin ones, from Unicode's list of confusables (UTS 39)."""
+
+
+def look_of(base: str) -> str:
+    """Return the same text for names that look alike: without invisible characters, in compatibility form (NFKC), with
+    Latin letters for those of other scripts that have their shape. Case and accents still differ.
+
+    >>> look_of("S\\u0415C"), look_of("\\uff33EC\\u200b"), look_of("sec")
+    ('SEC', 'SEC', 'sec')
+    """
+    seen = "".join(one for one in base if category(one) not in ("Cf", "Cc", "Zl", "Zp"))
+    return normalize("NFKC", seen).translate(_LATIN)
 
 
 @dataclass(frozen=True)

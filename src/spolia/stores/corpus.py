@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.run_context import pin, reach
 from spolia.core.validation import validate
-from spolia.errors import GroupError, MissingExtra, StoreError
+from spolia.errors import GroupError, StoreError, installed
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.definition import DOCUMENT, Definition
@@ -273,9 +272,10 @@ def backend_of(address: str) -> Backend:
     '/srv/notes.spolia'
     """
     if address.startswith(POSTGRES):
-        if find_spec("psycopg") is None:
-            raise MissingExtra("postgres", "psycopg", "A store in PostgreSQL")
-        from spolia.stores.backends.postgres.server import postgres
+        with installed("postgres", "psycopg", "A store in PostgreSQL"):
+            import psycopg  # noqa: F401
+
+            from spolia.stores.backends.postgres.server import postgres
 
         return postgres(address)
     if is_meant(address):

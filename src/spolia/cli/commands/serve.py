@@ -234,6 +234,8 @@ def serve(
 
     Without --keys you get a token, and only this machine can ask. With --json the first line is {"url", "token"}.
     """
+    screen = Screen(json=given.json)
+    screen.say(f"Opening {given.store} …")  # imports and models take seconds on a busy machine
     from spolia.cli.flow_parts import parts_of, with_sources
     from spolia.cli.model_profile import profile_of
     from spolia.cli.models import model_at
@@ -252,11 +254,12 @@ def serve(
     sent.refuse_half()
     spans.refuse_half(given)
     platform.refuse_half()
-    screen, access = Screen(json=given.json), tuple(given.access or ())
+    access = tuple(given.access or ())
     llm = model_at(given.llm, given.model, profile_of(given.profile_file), given.think)
     parts = with_sources(parts_of(given.store, given, llm, given.group, given.known, given.prompts), given.web, access)
     corpus = parts.chunks.corpus
     corpus.snapshot()
+    screen.say("Loading flows and models …")
     flows = _flows(given.flows or ["naive"], parts, screen)
 
     def tell(url: str, token: str) -> None:

@@ -182,7 +182,7 @@ def _values(lines: list[str]) -> tuple[list[Any], set[int]]:
         if len(values) == len(filled):
             return values, set()
     except (ValueError, RecursionError):
-        pass
+        pass  # read one by one below, the broken lines are found and reported
     values, broken = [], set()
     for at, line in enumerate(lines):
         try:

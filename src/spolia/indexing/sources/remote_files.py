@@ -136,7 +136,8 @@ def _opened(source: RemoteFiles) -> tuple[Any, str]:
     try:
         system, root = url_to_fs(source.url, use_listings_cache=False, **options)
     except ImportError as error:
-        raise SourceError(f"{source.url} needs a package that is not installed: {error}.") from error
+        problem = "is not installed" if isinstance(error, ModuleNotFoundError) else "cannot be loaded"
+        raise SourceError(f"{source.url} needs a package that {problem}: {error}.") from error
     except ValueError as error:
         raise SourceError(f"{source.url} is not an address of a file system: {error}.") from error
     return system, root.rstrip("/")

@@ -80,8 +80,9 @@ def _engine(source: "SQLRows") -> "Engine":
         said = without_secrets(str(error), source.url)
         raise SourceError(f"{source.url!r} is not a database address ({said}). Write sqlite:///PATH.") from error
     except ImportError as error:
+        problem = "is not installed" if isinstance(error, ModuleNotFoundError) else f"cannot be loaded: {error}"
         raise SourceError(
-            f"The database of {source.name!r} needs {error.name}, which is not installed. Install it, or write the "
+            f"The database of {source.name!r} needs {error.name}, which {problem}. Install it, or write the "
             "driver that you have into the address: postgresql+DRIVER://…"
         ) from error
 

@@ -19,7 +19,7 @@ from threading import Lock, RLock
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
-from spolia.errors import MissingExtra, SpoliaError, StoreBusy, StoreError, StoreUnavailable
+from spolia.errors import MissingExtra, SpoliaError, StoreBusy, StoreError, StoreUnavailable, text_of
 from spolia.stores.backends.rows import in_batches
 from spolia.stores.definition import Metric
 from spolia.stores.indexes import Database, Vectors
@@ -143,9 +143,10 @@ class Engine(Database, ABC, Generic[C]):
         except SpoliaError:
             raise
         except Exception as error:
-            lacking = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+            lacking = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
             if lacking in (self.module, *self.beside):
-                raise MissingExtra(self.extra, lacking, f"Keeping vectors in {type(self).__name__}") from error
+                cause = "" if isinstance(error, ModuleNotFoundError) else text_of(error)
+                raise MissingExtra(self.extra, lacking, f"Keeping vectors in {type(self).__name__}", cause) from error
             kind = self.kind_of(error)
             advice = " Repeat when it is back." if kind is StoreUnavailable else ""
             raise kind(f"{self.where} could not {what}: {self._quoted(error)}.{advice}") from error

@@ -83,7 +83,8 @@ class Compaction:
     def _groups(self, embedder: str) -> list[list[int]]:
         if not self.ended:
             return joined(self._rows(embedder), None, 0, 1)
-        above = min((settings.above for _, settings in self._graphs[embedder]), default=None) if available() else None
+        limits = [settings.above for _, settings in self._graphs[embedder]]
+        above = min(limits) if limits and available() else None
         return joined(self._rows(embedder), above, segments.SEGMENT_ROWS, segments.SMALL_SEGMENTS)
 
     def _rows(self, embedder: str) -> dict[int, int]:

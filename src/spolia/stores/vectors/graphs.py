@@ -16,7 +16,6 @@ import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -25,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.core.run_context import check_cancelled
-from spolia.errors import StoreCorrupt, installed
+from spolia.errors import MissingExtra, StoreCorrupt, installed
 from spolia.private_files import make_folder, touch
 from spolia.stores.definition import Metric
 from spolia.stores.files import GRAPHS, VECTORS, corrupt, fail_point, fsync, graph_folder, segment_path
@@ -92,7 +91,12 @@ _ADDED_AT_ONCE = 128
 
 
 def available() -> bool:
-    return find_spec("usearch") is not None
+    """Return whether usearch is installed and can be loaded."""
+    try:
+        _usearch()
+    except MissingExtra:
+        return False
+    return True
 
 
 def graph_path(folder: Path, segment: int, metric: Metric, settings: HNSW) -> Path:
@@ -234,9 +238,6 @@ def _damaged(path: Path, why: str) -> StoreCorrupt:
     return corrupt(path, f"The graph {path} is damaged: {why}", remedy)
 
 
-NOT_AVAILABLE = "usearch is not installed: vectors are searched without a graph, with the same results, slower."
-
-
 def build_graphs(store: Path, embedder: str, segments: Mapping[int, int], metric: Metric, settings: HNSW) -> None:
     """Build what graphs are missing over the large segments of an embedder, while searches go on, exactly."""
     for number in missing_graphs(store, embedder, segments, metric, settings):
@@ -248,9 +249,9 @@ def build_graphs(store: Path, embedder: str, segments: Mapping[int, int], metric
 def damaged_graphs(store: Path) -> dict[Path, str]:
     """What is wrong with the graphs that there are, in words. All of them are read; none is needed."""
     found = {}
-    for path in sorted((store / GRAPHS).glob(f"*/*{SUFFIX}")) if available() else ():
+    for path in sorted((store / GRAPHS).glob(f"*/*{SUFFIX}")):
         segment = store / VECTORS / path.parent.name / f"{path.name.partition('.')[0]}.seg"
-        if segment.exists():
+        if segment.exists() and available():
             try:
                 VectorGraph(path, segment)
             except StoreCorrupt as error:
@@ -275,7 +276,8 @@ def missing_graphs(
     store: Path, embedder: str, segments: Mapping[int, int], metric: Metric, settings: HNSW
 ) -> list[int]:
     """Numbers of the large segments that have no whole graph, as far as its footer tells."""
-    large = [number for number, rows in sorted(segments.items()) if rows >= settings.above] if available() else []
+    large = [number for number, rows in sorted(segments.items()) if rows >= settings.above]
     folder = graph_folder(store, embedder)
     paths = {number: graph_path(folder, number, metric, settings) for number in large}
-    return [number for number, path in paths.items() if not is_whole(path, segment_path(store, embedder, number))]
+    missing = [number for number, path in paths.items() if not is_whole(path, segment_path(store, embedder, number))]
+    return missing if missing and available() else []

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spolia.core.run_context import note
-from spolia.errors import MissingExtra, StoreCorrupt, StoreError, pip_install
+from spolia.errors import MissingExtra, StoreCorrupt, StoreError
 from spolia.stores.access.allowed_nodes import Allowed, Keys, Mask
 from spolia.stores.definition import Metric
 from spolia.stores.files import corrupt, graph_folder, segment_path
 from spolia.stores.indexes import HNSW, IndexSettings
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import EMBED_AGAIN, Vectors, VectorSegment
-from spolia.stores.vectors.graphs import NOT_AVAILABLE, VectorGraph, graph_path
+from spolia.stores.vectors.graphs import VectorGraph, graph_path
 from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, VectorPlaces, together
 from spolia.stores.vectors.search import DenseSearch, Found, questions, rough, slack
 from spolia.stores.vectors.segments import AnySegment, open_any
@@ -228,8 +228,8 @@ class OpenGraphs:
             self._open[segment] = self.places.file(path, segment, lambda: VectorGraph(path, below))
         except FileNotFoundError:
             return f"The graph {path.name} is not built yet: vectors were compared one by one, which is slower."
-        except MissingExtra:
-            self._wrong[segment] = f"{NOT_AVAILABLE} Write: {pip_install('hnsw')}"
+        except MissingExtra as error:
+            self._wrong[segment] = f"Vectors are searched without a graph, with the same results, slower. {error}"
         except StoreCorrupt as error:
             self._wrong[segment] = str(error)
         return self._wrong.get(segment, "")

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spolia.errors import DataError, MissingExtra
+from spolia.errors import DataError, installed
 from spolia.evaluation.data.formats.form import Asked, Form, Placed, passage_groups
 from spolia.evaluation.data.formats.native import plain
 from spolia.evaluation.data.json_lines import whole_files
@@ -144,10 +144,8 @@ def _as_text(value: Any) -> Any:
 
 
 def _pyarrow(module: str, file: Path) -> Any:
-    try:
+    with installed("parquet", "pyarrow", f"The Parquet file {file}"):
         return import_module(f"pyarrow.{module}" if module else "pyarrow")
-    except ImportError as error:
-        raise MissingExtra("parquet", "pyarrow", f"The Parquet file {file}") from error
 
 
 def _text(place: str, row: Mapping[str, Any], name: str) -> str:

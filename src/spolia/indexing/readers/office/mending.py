@@ -89,7 +89,7 @@ def _salvaged(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
             while piece := file.read(_PIECE):
                 data += piece
     except MEMBER_ERRORS:
-        pass
+        pass  # the damage that `mended` has reported for this member
     is_tree = member.filename.endswith(_XML) and not is_list(member.filename)  # a list is read element by element
     return _closed(bytes(data)) if is_tree and find_spec("lxml") else bytes(data)
 
