@@ -112,7 +112,10 @@ def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_pat
         Experiment(nothing, items, measures).run(usage_log=whole)
     assert whole.forget(marks_of([Item("x", "Who?")])) == 0
     assert whole.forget(marks_of(items)) == 1
-    assert Experiment(nothing, items, measures).run(usage_log=whole).tuned == 0
+    usage_log.path.write_text('{"data": [')
+    found = Experiment(nothing, items, measures).run(usage_log=whole)
+    assert found.tuned == 0
+    assert "looks.jsonl is damaged: 1 of its lines" in found.warnings[-1]
 
 
 def test_the_command_that_strikes_looks_out_names_the_data(tmp_path: Path) -> None:

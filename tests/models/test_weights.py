@@ -135,6 +135,7 @@ def test_a_damaged_or_unwritable_memory_costs_a_hash_and_nothing_else(
 ) -> None:
     folder = str(placed(tmp_path / "given"))
     found = weights.find(folder)
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
     for note in (tmp_path / "cache" / "file_hashes").glob("*.json"):
         note.write_bytes(b"\xff{")
     assert weights.find(folder) == found

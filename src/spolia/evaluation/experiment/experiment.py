@@ -288,6 +288,6 @@ class Experiment(Value):
         how |= {"degraded": self.degraded}
         table = ask(dict(self.flows), self.asked, self.measures, **how)
         usage_log.note(entry)  # what comes to no report was not looked at
-        return reported(self, table, run.threads).but(
-            tuned=len(used), tuned_flows=names, looked=usage_log.before(entry)
-        )
+        found = reported(self, table, run.threads)
+        notes = (*found.notes, *filter(None, (usage_log.damage(),)))
+        return found.but(tuned=len(used), tuned_flows=names, looked=usage_log.before(entry), notes=notes)
