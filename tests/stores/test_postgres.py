@@ -413,6 +413,7 @@ def test_an_index_of_other_texts_than_the_database_has_is_made_again(corpus: Cor
     index_replica._looked_at.clear()  # as in another process
     open_store._open.clear()
     assert found(corpus, "temples") == []
+    assert list(corpus.backend.folder.glob("damaged/1/lexical/*/*/*.idx"))  # set aside, not deleted
     with pytest.raises(StoreCorrupt, match="1 nodes changed since they were written"):  # its digest is that of before
         found(corpus, "harbours")
 
