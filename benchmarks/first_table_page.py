@@ -191,7 +191,8 @@ most {questions} questions a set, as the reference has, drawn by seed {seed} amo
 and text, and every flow finds 100 of them. Made by `python benchmarks/first_table.py`, which goes on where it was
 stopped; all numbers and verdicts are in [first_table.json](first_table.json).
 [Experiments](../../docs/how-to/experiments.md) explains intervals and verdicts,
-[measures](../../docs/reference/measures.md) what is measured, [data sets](../../docs/reference/data_sets.md) the forms."""
+[measures](../../docs/reference/measures.md) what is measured,
+[data sets](../../docs/reference/data_sets.md) the forms."""
 NOTES = """\
 Bold: what the flow `default` is on this set, chosen by what the embedder knows and not by these numbers.
 `rank fusion` is RRF with k = 60, `hybrid` adds z-scores half and half. Of aragog, which marks no passages, any passage
