@@ -13,6 +13,7 @@ FOR_EACH = (
     *("LIVE_DOCUMENT", "IS_REFERENCED", "LIVE_SOURCE", "LIVE_SOURCES_OF", "LIVE_NODES_OF", "SOURCES_OF_URIS"),
     *("SET_SOURCE", "UNSAY_SOURCE", "END_SOURCE", "END_OF_DOCUMENT", "SET_ASIDE", "DROP_ASIDE", "ROW_OF_DOCUMENT"),
     *("NODES_OF_KEYS", "KEYS_OF_IDS", "CHILDREN", "NUMBERED", "OVERLAPPING", "DOCUMENT", "NODE_KEY"),
+    *("VECTOR_ROWS", "HAS_VECTOR", "DROP_VECTORS", "DROP_SEGMENT", "DROP_EMPTY_SEGMENT"),
 )
 
 
@@ -26,4 +27,5 @@ def test_no_table_is_read_through(name: str) -> None:
         named = dict.fromkeys(re.findall(r":([a-z_]+)", statement), 1) or (1,) * statement.count("?")
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", named)]
         assert [step for step in plan if step.startswith("SCAN") and "wanted" not in step] == []
+        assert not any("embedder=?" in step and "=? AND " not in step for step in plan), "all vectors of an embedder"
     connection.close()

@@ -44,11 +44,30 @@ def pin_path(store: Path, generation: int) -> Path:
 
 
 def lexical_folder(store: Path, group: str, generation: object) -> Path:
-    return store.joinpath(LEXICAL, _named(group), f"g{generation}")
+    return store.joinpath(LEXICAL, *lexical_names(group, generation))
 
 
 def segment_path(store: Path, embedder: str, number: int) -> Path:
-    return store.joinpath(VECTORS, _named(embedder), f"{number:06d}.seg")
+    return store.joinpath(VECTORS, *segment_names(embedder, number))
+
+
+def segment_names(embedder: str, number: int) -> tuple[str, str]:
+    """Return the names of a segment's folder and file."""
+    return _named(embedder), f"{number:06d}.seg"
+
+
+def lexical_names(group: str, generation: object) -> tuple[str, str]:
+    """Return the names of the folder of a group's lexical indexes, and of one of them."""
+    return _named(group), f"g{generation}"
+
+
+def entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield the name of each folder in a folder, with each entry of it, as `glob("*/*")` in a tenth of the time."""
+    with suppress(FileNotFoundError):
+        for outer in os.scandir(folder):
+            if outer.is_dir():
+                for entry in os.scandir(outer.path):
+                    yield outer.name, entry
 
 
 def graph_folder(store: Path, embedder: str) -> Path:
@@ -171,9 +190,9 @@ def checksums(folder: Path) -> dict[str, list[Any]]:
     return found
 
 
-def checksum(path: Path) -> list[Any]:
+def checksum(path: str | Path) -> list[Any]:
     total, size = blake2b(digest_size=16), 0
-    with path.open("rb") as file:
+    with open(path, "rb") as file:
         while piece := file.read(_BUFFER_BYTES):
             total.update(piece)
             size += len(piece)
@@ -190,7 +209,7 @@ def shortened(folder: Path) -> str:
     return _wrong(
         folder,
         lambda path, written: (
-            path.stat().st_size != written[0] or (path.name == "meta.json" and checksum(path) != written)
+            os.stat(path).st_size != written[0] or (path.endswith("meta.json") and checksum(path) != written)
         ),
     )
 
@@ -213,9 +232,9 @@ def lacks_files(error: BaseException | None) -> bool:
     return False
 
 
-def _wrong(folder: Path, is_wrong: Callable[[Path, list[Any]], bool]) -> str:
+def _wrong(folder: Path, is_wrong: Callable[[str, list[Any]], bool]) -> str:
     try:
-        wrong = [name for name, written in checksums(folder).items() if is_wrong(folder / name, written)]
+        wrong = [name for name, written in checksums(folder).items() if is_wrong(os.path.join(folder, name), written)]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if lacks_files(error):
             raise

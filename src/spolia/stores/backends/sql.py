@@ -390,7 +390,8 @@ DROP_SEGMENT = "DELETE FROM segments WHERE embedder = ? AND segment = ?"
 DROP_EMPTY_SEGMENT = f"""{DROP_SEGMENT} AND NOT EXISTS (
     SELECT 1 FROM vectors v WHERE v.embedder = segments.embedder AND v.segment = segments.segment)"""
 COUNT_VECTORS = "SELECT embedder, count(*) FROM vectors GROUP BY embedder ORDER BY embedder"
-VECTOR_ROWS = "SELECT hash, row FROM vectors WHERE embedder = ? AND segment = ?"
+VECTOR_ROWS = "SELECT hash, row FROM vectors INDEXED BY vectors_segment WHERE embedder = ? AND segment = ?"
+"""Left alone, SQLite reads all rows of the embedder, which are together: 5 ms of 100,000, for each small segment."""
 
 # Integrity.
 INTEGRITY = "PRAGMA integrity_check"

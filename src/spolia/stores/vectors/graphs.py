@@ -27,7 +27,17 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import MissingExtra, StoreCorrupt, installed
 from spolia.private_files import make_folder, touch
 from spolia.stores.definition import Metric
-from spolia.stores.files import GRAPHS, VECTORS, corrupt, fail_point, fsync, graph_folder, segment_path
+from spolia.stores.files import (
+    GRAPHS,
+    VECTORS,
+    corrupt,
+    entries,
+    fail_point,
+    fsync,
+    graph_folder,
+    segment_names,
+    segment_path,
+)
 from spolia.stores.indexes import HNSW
 from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of, open_segment
 
@@ -261,9 +271,12 @@ def damaged_graphs(store: Path) -> dict[Path, str]:
 
 def unneeded(store: Path, segments: Iterable[tuple[str, int]]) -> list[Path]:
     """Graphs of segments that are gone, and what a killed builder left."""
-    known = {(graph_folder(store, embedder), f"{number:06d}") for embedder, number in segments}
-    there = sorted((store / GRAPHS).glob("*/*"))
-    return [path for path in there if (path.parent, path.name.partition(".")[0]) not in known or path.suffix == ".tmp"]
+    known = {segment_names(embedder, number) for embedder, number in segments}
+    return sorted(
+        Path(entry.path)
+        for folder, entry in entries(store / GRAPHS)
+        if (folder, f"{entry.name.partition('.')[0]}.seg") not in known or entry.name.endswith(".tmp")
+    )
 
 
 def sweep_graphs(store: Path, segments: Iterable[tuple[str, int]]) -> None:

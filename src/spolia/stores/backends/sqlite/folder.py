@@ -36,10 +36,13 @@ from spolia.stores.files import (
     LOCK,
     PINS,
     VECTORS,
+    entries,
     fail_point,
     fsync,
     lexical_folder,
+    lexical_names,
     pin_path,
+    segment_names,
     segment_path,
     size_of,
     try_lock,
@@ -290,11 +293,11 @@ class FolderWriteSession:
 
 
 def _sweep_indexes(store: Path, published: list[dict[str, tuple[int, int]]]) -> None:
-    needed = {lexical_folder(store, group, at) for indexes in published for group, (at, _) in indexes.items()}
-    for folder in sorted((store / LEXICAL).glob("*/*")):
-        if folder not in needed:
-            fail_point("sweep.lexical")
-            shutil.rmtree(folder)
+    needed = {lexical_names(group, at) for indexes in published for group, (at, _) in indexes.items()}
+    there = ((entry.path, (folder, entry.name)) for folder, entry in entries(store / LEXICAL))
+    for path in sorted(path for path, names in there if names not in needed):
+        fail_point("sweep.lexical")
+        shutil.rmtree(path)
 
 
 def _sweep_pins(store: Path, needed: set[str]) -> None:
@@ -307,10 +310,12 @@ def _sweep_pins(store: Path, needed: set[str]) -> None:
 
 def _sweep_segments(store: Path, connection: Connection) -> list[str]:
     """Segments are opened only when one is there that the database does not know: numpy is not imported for nothing."""
-    there = {path: path.stat().st_size for path in sorted((store / VECTORS).glob("*/*"))}
-    known = {segment_path(store, name, number): size for name, number, _, _, size in connection.execute(sql.SEGMENTS)}
-    if there == known:
+    rows = connection.execute(sql.SEGMENTS).fetchall()
+    sizes = {(folder, entry.name): entry.stat().st_size for folder, entry in entries(store / VECTORS)}
+    if sizes == {segment_names(name, number): size for name, number, _, _, size in rows}:
         return []
+    there = {store.joinpath(VECTORS, *names): size for names, size in sorted(sizes.items())}
+    known = {segment_path(store, name, number): size for name, number, _, _, size in rows}
     lost = {
         path: f"The vector segment {path} has {there.get(path, 0)} bytes, and {size} were written"
         for path, size in known.items()
