@@ -62,6 +62,15 @@ class PlacedVectors:
         return np.repeat(np.arange(len(self.segments), dtype=np.int32), np.diff(self.starts))[self.places]
 
     @cached_property
+    def members(self) -> list[Rows]:
+        """Positions of the nodes whose vectors are in each segment."""
+        if isinstance(self._all_rows[1], slice):
+            bounds = np.searchsorted(self.places, self.starts).tolist()
+            return [np.arange(*pair) for pair in pairwise(bounds)]
+        counts = np.bincount(self.segment_of, minlength=len(self.segments))
+        return np.split(np.argsort(self.segment_of, kind="stable"), np.cumsum(counts)[:-1])
+
+    @cached_property
     def _owners(self) -> tuple[Rows, npt.NDArray[np.int32]]:
         """Positions by row, and for each row where those of it begin there."""
         order = np.argsort(self.places, kind="stable")
@@ -70,6 +79,10 @@ class PlacedVectors:
 
     def owners(self, rows: Rows) -> tuple[Rows, Rows]:
         """Positions of the nodes whose vectors are in these rows, and for each of them which of the rows it is."""
+        if isinstance(self._all_rows[1], slice):  # the rest takes 1 ms of 100,000 nodes after each publication
+            at = np.minimum(np.searchsorted(self.places, rows), len(self.places) - 1)
+            which = np.flatnonzero(self.places[at] == rows)
+            return at[which], which
         order, begins = self._owners
         ends = begins[rows + 1]
         counts = ends - begins[rows]

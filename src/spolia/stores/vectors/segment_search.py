@@ -146,8 +146,10 @@ class GraphSearch(ExactSearch):
             yield together([some, *walked])
 
     def _plan(self, positions: Rows | None, wanted: int) -> tuple[list[_Walk], Rows | None]:
-        inside = self.placed.segment_of if positions is None else self.placed.segment_of[positions]
-        counts = self._counts if positions is None else np.bincount(inside, minlength=len(self.graphs))
+        counts = self._counts
+        if positions is not None:
+            inside = self.placed.segment_of[positions]
+            counts = np.bincount(inside, minlength=len(self.graphs))
         walks, compared = [], []
         for segment, count in enumerate(map(int, counts)):
             fetch = self._first_fetch(segment, count, wanted)
@@ -159,16 +161,12 @@ class GraphSearch(ExactSearch):
         if not walks:
             return [], positions
         if positions is None:
-            return walks, np.sort(together([self._members[segment] for segment in compared]))
+            return walks, np.sort(together([self.placed.members[segment] for segment in compared]))
         return walks, positions[np.isin(inside, compared)]
 
     @cached_property
     def _counts(self) -> Rows:
-        return np.bincount(self.placed.segment_of, minlength=len(self.graphs))
-
-    @cached_property
-    def _members(self) -> list[Rows]:
-        return np.split(np.argsort(self.placed.segment_of, kind="stable"), np.cumsum(self._counts)[:-1])
+        return np.array([len(members) for members in self.placed.members])
 
     def _first_fetch(self, segment: int, count: int, wanted: int) -> int:
         """As many as hold twice the wanted ones in their first half, if the allowed ones are spread evenly.
@@ -194,7 +192,7 @@ class GraphSearch(ExactSearch):
             if held >= wanted:
                 return found
             fetch = max(_GROWTH * fetch, 2 * fetch * wanted // max(held, 1))
-        members = self._members[walk.segment]
+        members = self.placed.members[walk.segment]
         return next(self.near(query[None], members if mask is None else members[mask[members]], wanted))
 
 
@@ -280,18 +278,21 @@ def _located(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows,
 
 def _opened(snapshot: Snapshot, places: VectorPlaces) -> tuple[Keys, Rows, dict[int, AnySegment]]:
     rows = places.rows
-    if lacking := int(np.count_nonzero(rows["segment"] == LACKING)):
+    number_of = np.ascontiguousarray(rows["segment"])
+    if lacking := int(np.count_nonzero(number_of == LACKING)):
         raise StoreError(
             f"{lacking} nodes of group {places.group!r} in {snapshot.opened.store} have no vector from "
             f"{places.embedder!r}. Search with the embedder of the group's manifest, or index with this one into "
             "another store."
         )
-    number_of = np.ascontiguousarray(rows["segment"])
-    numbers = np.flatnonzero(np.bincount(number_of)).tolist()  # a unique() would sort all rows
+    # Runs of rows of one segment, which are few as a rule: what is done for each row takes longer than a question.
+    begins = np.append(0, np.flatnonzero(number_of[1:] != number_of[:-1]) + 1)[: len(rows)]
+    number_of = number_of[begins]
+    numbers = np.flatnonzero(np.bincount(number_of)).tolist()  # a unique() would sort them
     segments: dict[int, AnySegment] = {}
     for number in numbers:
         path = segment_path(places.opened.folder, places.embedder, number)
         segments[number] = places.file(path, number, partial(open_any, path))
     starts = np.zeros(max(numbers, default=0) + 1, dtype=np.int64)
     starts[numbers] = np.cumsum([0, *(len(segment.hashes) for segment in segments.values())])[:-1]
-    return rows["key"].copy(), starts[number_of] + rows["row"], segments
+    return rows["key"].copy(), np.repeat(starts[number_of], np.diff(begins, append=len(rows))) + rows["row"], segments
