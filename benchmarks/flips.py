@@ -1,6 +1,6 @@
 """One byte of a store is changed: whether answers change, whether `doctor --deep` sees it, whether `repair` mends it.
 
-    python benchmarks/flips.py [--flips 1000] [--ahead 100] [--seed 17] [--out FILE]
+    python benchmarks/flips.py [--flips 1000] [--ahead 100] [--elsewhere 1000] [--seed 17] [--out FILE]
 
 The store is made of a folder of small texts: a group of windows with vectors, one of sentences with words, one with a
 graph, metadata to filter by, files that only some may read; and of what a service keeps beside it. Each flip changes
@@ -21,6 +21,7 @@ import gc
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -55,6 +56,7 @@ SECONDS = 60
 EMBEDDER = HashingEmbedder(8)
 LOADED = (external_index, segment_search, sparse)
 """What every process would import by itself."""
+_FOLDER = re.compile(r"\S*/spolia-\w+/damaged\.spolia/")
 WORDS = "stone tide salt bridge temple wall river mill bell tower glass iron wool bread ship harbour road clay lamp"
 QUESTIONS = ("Which stone holds the bridge?", "tide and salt", "Who built the mill by the river?", "lamp of glass")
 
@@ -155,7 +157,11 @@ def found(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "without_remedy": sum(bool(row.get("without_remedy")) for row in rows),
         "died": sum("died" in row.get("wrong", ()) for row in rows),
         "what": wrong[:20],
-        "lost": [{"file": row["file"], "left": row["left"]} for row in rows if row.get("without_remedy")],
+        "lost": [
+            {"file": row["file"], "left": [_FOLDER.sub("", said) for said in row["left"]]}
+            for row in rows
+            if row.get("without_remedy")
+        ],
     }
 
 

@@ -246,7 +246,10 @@ def _million(result: Result) -> Judged:
 def _flips(found: Result) -> Judged:
     names = ("unseen", "unmended", "died")
     ahead = {f"{name}, ahead": (found["ahead"][name], most(0)) for name in names}
-    return {**{name: (found[name], most(0)) for name in names}, **ahead}
+    elsewhere = {
+        f"{name}, elsewhere": (found["elsewhere"][name], most(0)) for name in ("unseen", "raw", "lost", "died")
+    }
+    return {**{name: (found[name], most(0)) for name in names}, **ahead, **elsewhere}
 
 
 def _kills(result: Result) -> Judged:
