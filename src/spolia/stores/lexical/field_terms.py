@@ -14,7 +14,7 @@ import tantivy
 
 from spolia.filters import And, AnyOf, Condition, Field, Leaf, Not, Or, Schema
 from spolia.stores.backends.rows import meta_pairs
-from spolia.types import Scalar
+from spolia.types import Scalar, Time
 
 _LONGEST = 1_000
 """Characters of a term; tantivy drops terms of more than 65,530 bytes without a word."""
@@ -107,9 +107,12 @@ class FieldTerms:
         """Return the values that fit a field, by their terms; None where there is one that is not known."""
         if field not in self._values:
             terms = [term for term, _ in self._searcher.terms_with_prefix(column, "")]
-            values = {term: json.loads(term) for term in terms} if _OVERLONG not in terms else None
-            if values is not None:
-                values = {term: fit for term, value in values.items() for fit in field.meant((value,))}
+            values = None
+            if _OVERLONG not in terms:
+                loaded = json.loads(f"[{','.join(terms)}]")  # to load each alone takes ten times as long
+                values = {term: value for term, value in zip(terms, loaded, strict=True) if field.fits(value)}
+                if field.kind == "time":
+                    values = {term: Time(str(value)) for term, value in values.items()}
             self._values[field] = values
         return self._values[field]
 
