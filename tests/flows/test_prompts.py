@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,13 @@ from spolia.flow_files.files import dump, load
 from spolia.flow_files.prompt_preview import ANY_MODEL, alone, case_for, sent_for
 from spolia.flow_files.prompts import name_of, overridden, prompt_called, shipped
 from spolia.flow_files.schema import schema
+from spolia.flows import corag_best_of_n, flare
 from spolia.generation.ensemble import AnswerEnsemble, TokenEnsemble
 from spolia.generation.reader import Reader
 from spolia.indexing.transforms.text_enrichment import SUMMARY, Keywords, Summary
+from spolia.models.parsers import Text
 from spolia.models.prompting import template
+from spolia.models.prompting.role import Role
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.post_retrieval.rerankers import UPR
 from spolia.pre_retrieval.rewrite import MultiQuery
@@ -153,6 +157,16 @@ def test_a_folder_of_ones_own_takes_the_place_of_what_is_called_the_same(tmp_pat
     assert found.arms[1] is flow.arms[1]
     assert found.arms[0].role.parser is SUMMARY.parser
     assert load(dump(found)) == found
+
+
+@pytest.mark.parametrize("name", ["flare_go_on", "corag_reply"])
+def test_the_prompt_that_a_step_has_by_default_is_replaced_too(name: str, tmp_path: Path) -> None:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / f"{name}.txt").write_text("[user]\nMine: {{question}}\n")
+    step: Any = {"flare_go_on": flare.write, "corag_reply": corag_best_of_n.promise}[name]
+    assert dict(overridden(step, tmp_path).arguments)["role"].prompt == str(tmp_path / "flows" / f"{name}.txt")
+    kept = step.but(role=Role("spolia:flows/prompts/ircot_thought.txt", Text()))
+    assert overridden(kept, tmp_path) is kept
 
 
 def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """Every prompt file that there is, who asks with it, and files of the user's own in their place."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from spolia.core.function import Function
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import PromptError
@@ -87,6 +89,9 @@ def overridden(flow: Any, folder: str | Path) -> Any:
     own = _own(Path(folder))
 
     def change(value: Any) -> Any:
+        if isinstance(value, Function):
+            defaults = _own_defaults(value, change)
+            return value.but(**defaults) if defaults else value
         if isinstance(value, Role):
             found = {"prompt": value.prompt, "repair": value.repair}
         elif isinstance(value, Operator) and (place := getattr(value, "prompt_file", getattr(value, "prompt", ""))):
@@ -97,6 +102,17 @@ def overridden(flow: Any, folder: str | Path) -> Any:
         return value.but(**changes) if changes else value
 
     return replaced(flow, change)
+
+
+def _own_defaults(step: Function[Any, Any], change: Callable[[Any], Any]) -> dict[str, Role[Any]]:
+    """Return the roles that a step asks with by default, as far as `change` replaces them."""
+    given = dict(step.arguments)
+    changes = {}
+    for name, parameter in signature(step.function).parameters.items():
+        role = parameter.default
+        if name not in given and isinstance(role, Role) and (new := change(role)) is not role:
+            changes[name] = new
+    return changes
 
 
 def _own(folder: Path) -> dict[str | None, str]:

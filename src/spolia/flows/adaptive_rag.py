@@ -1,4 +1,8 @@
-"""Adaptive-RAG: no retrieval, one, or several, as the question is judged to need."""
+"""Adaptive-RAG: no retrieval, one, or several, as the question is judged to need.
+
+The model itself judges, where the paper trains a T5-large on which strategy answers; `spolia train router` trains a
+classifier for `routed`.
+"""
 
 from spolia.core.combinators import Route
 from spolia.core.operator import Operator, Retriever

@@ -1,4 +1,8 @@
-"""Auto-RAG: the model decides in a dialogue what to search for next, and when it knows enough."""
+"""Auto-RAG: the model decides in a dialogue what to search for next, and when it knows enough.
+
+Other than the published code: any model is asked, by one prompt with a log, where the code continues a chat with a
+tuned one. A reply without an action is sent back once before the last search is repeated.
+"""
 
 from dataclasses import dataclass
 

@@ -2,7 +2,7 @@
 
 As in the published code, a chain is scored by the prompt that answers a sub-question: the question in its place, and
 the pairs of the chain in that of the documents. The mean is over the tokens of the sentence, without the end of the
-turn, which servers do not state.
+turn, which servers do not state; the sentence is that of our prompt, with a full stop.
 """
 
 from math import fsum
@@ -13,15 +13,18 @@ from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
 from spolia.flows.corag import NOTHING, REPLY, SOURCE, Judge, Searched, begin, final, hops
 from spolia.models.prompting.likelihood import Continuation, Likelihood
+from spolia.models.prompting.role import Role
 from spolia.models.protocols import ScoresContinuations
 from spolia.types import Answer, Query, Token
 
 
-@step(calls={"likelihood": 1}, version=2)
-def promise(chain: Searched, *, likelihood: Operator[Continuation, tuple[Token, ...]]) -> float:
+@step(calls={"likelihood": 1}, version=3)
+def promise(
+    chain: Searched, *, likelihood: Operator[Continuation, tuple[Token, ...]], role: Role[str] = REPLY
+) -> float:
     """How unlikely it is that the chain says nothing: −mean ln p(`NOTHING` | question, pairs as documents)."""
     pairs = tuple(f"Q: {question}\nA: {answer}" for question, answer in chain.pairs)
-    tokens = likelihood(Continuation(REPLY.prompt_for({"question": chain.query.question, "passages": pairs}), NOTHING))
+    tokens = likelihood(Continuation(role.prompt_for({"question": chain.query.question, "passages": pairs}), NOTHING))
     return -fsum(token.logprob for token in tokens) / max(1, len(tokens))
 
 

@@ -1,4 +1,10 @@
-"""FLARE: write ahead, and search where a token is not certain."""
+"""FLARE: write ahead, and search where a token is not certain.
+
+As in the published code, the passages of the last search are read while writing ahead, where the paper reads none.
+Other than the code: the prompt has no examples; a certain sentence is kept as it was written ahead, where the code
+writes it again; if no token is certain enough to search with, the question itself is searched for, where the code does
+not search.
+"""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""IRCoT: each sentence of a chain of thought is what is searched for next."""
+"""IRCoT: each sentence of a chain of thought is what is searched for next.
+
+Other than the published code: the prompts have no examples; the reader states a short answer, where the code reads it
+off a second chain of thought; passages are neither left out for their length nor as near-duplicates.
+"""
 
 import re
 from dataclasses import dataclass

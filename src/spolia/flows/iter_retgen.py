@@ -1,4 +1,7 @@
-"""ITER-RETGEN: search with the question and the last answer, then answer again."""
+"""ITER-RETGEN: search with the question and the last answer, then answer again.
+
+The prompt has no examples. At most 1,000 characters of the last answer are searched for, none after an abstention.
+"""
 
 from dataclasses import dataclass
 

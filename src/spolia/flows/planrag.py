@@ -1,4 +1,8 @@
-"""PlanRAG: plan what is needed, gather it step by step, and plan again where the data say so."""
+"""PlanRAG: plan what is needed, gather it step by step, and plan again where the data say so.
+
+Other than the published code: data are passages of a retriever, where the code queries SQL or Cypher; each step is a
+prompt of its own with a log, where the code continues one transcript; at the end of the turns an answer is forced.
+"""
 
 from dataclasses import dataclass
 

@@ -6,6 +6,9 @@ doubted and what to do (§ 3.3); these and the thoughts of each turn enter the l
 Other than the published code: a comparison that cannot be read keeps the preferred source, where the code takes the
 other one; a reply without an action is sent back once, then searches for the question itself at first, and forces an
 answer later, where the code forces one directly; a source that finds nothing leaves what the other one found.
+`turns` counts calls: four, as in the code, where the paper says three iterations. Replies are greedy, where the paper
+draws at a temperature of 0.1. Of more than two sources, the named one is searched where the preferred one does not
+help; if the model names the preferred one, its passages stay (the paper does not say).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,8 @@
-"""ReAct: thoughts and actions in turn: search a source, look something up, or finish."""
+"""ReAct: thoughts and actions in turn: search a source, look something up, or finish.
+
+Other than the published code: the prompt has no examples; a search returns passages, not the first sentences of a page;
+at the end of the turns an answer is forced, where the code returns none.
+"""
 
 from spolia.core.combinators import Loop
 from spolia.core.function import step

@@ -1,4 +1,7 @@
-"""Rewrite, retrieve, read."""
+"""Rewrite, retrieve, read.
+
+The rewriter is a prompt, the paper's variant with a frozen model; `spolia train rewriter` trains weights of words.
+"""
 
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published

@@ -1,6 +1,9 @@
 """Tree of clarifications: what an ambiguous question may mean, each answered and verified, and one answer of all.
 
 Passages are found once, for the question itself. Each clarification reads those of them that are nearest to it.
+
+Other than the published code: the prompt has no examples; a meaning is verified by its nearest passage, used passages
+are not dropped; a reply that cannot be read adds no meanings, where the code takes those of the node before.
 """
 
 from collections import Counter

@@ -1,4 +1,7 @@
-"""WikiChat: passages and the model's own claims, of which only supported ones are kept."""
+"""WikiChat: passages and the model's own claims, of which only supported ones are kept.
+
+Other than the paper: passages are read as they are, not summarised first, and the answer is not refined.
+"""
 
 from spolia.core.combinators import Branch
 from spolia.core.function import step
