@@ -133,6 +133,7 @@ def test_the_command_that_strikes_looks_out_names_the_data(tmp_path: Path) -> No
 
 def test_a_look_without_a_list_of_questions_is_at_all_of_its_part(tmp_path: Path) -> None:
     usage_log = UsageLog(tmp_path / "looks.jsonl")
+    (tmp_path / "looks.jsonl").write_text('{"data": [')  # cut off by a full disk
     usage_log.note(entry("tune", "a", "b"))
     (found,) = usage_log.chosen_on(entry("all", "a"))
     assert [found.chose_by(f"q{n}") for n in (1, 2, 3, 4)] == [False, False, True, True]

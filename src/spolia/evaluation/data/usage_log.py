@@ -148,8 +148,9 @@ class UsageLog:
         line = {name: getattr(entry, name) for name in ("data", "part", "experiment", "at", "chosen")}
         line |= {"flows": dict(entry.flows), "asked": sorted(entry.asked)}
         make_folder(self.path.parent)
+        is_cut = self.path.exists() and self.path.read_bytes()[-1:] not in (b"", b"\n")  # by a full disk
         with self.path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
-            file.write(json.dumps(sign(line)).encode() + b"\n")
+            file.write(b"\n" * is_cut + json.dumps(sign(line)).encode() + b"\n")
 
     def chosen_on(self, entry: LogEntry) -> tuple[LogEntry, ...]:
         """Return the entries whose questions chose one of these flows: by a study, in a part to tune or select on, or,
