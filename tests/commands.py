@@ -21,7 +21,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the command sets it: this process
 
 from spolia.cli import main as spolia
 
-QUIET = ("spolia", "typer", "yaml", "urllib3", "sqlite3")
+QUIET = ("spolia", "click", "yaml", "urllib3", "sqlite3")
 """Packages that start no threads when they are imported."""
 
 

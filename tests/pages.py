@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from spolia.cli.app import app_of
+from spolia.cli.help_pages import default_text
 from tests import catalogue_pages, training_pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,7 +21,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 PART = re.compile(r"(<!-- made: ([\w ]+) -->\n).*?(<!-- end -->)", re.S)
 SHARED = 3
 """In so many commands an option is told once for all."""
-COMMANDS: Any = typer.main.get_command(app_of())
+COMMANDS: Any = app_of()
 
 
 def filled(text: str) -> str:
@@ -65,8 +64,7 @@ def command(name: str) -> Iterator[str]:
     if own:
         yield "\n| | | |\n|---|---|---|"
         for one in own:
-            shown = one.default not in (None, "") and not isinstance(one.default, bool)
-            default = f"`{one.default}`" if shown and one.show_default else ""
+            default = f"`{text}`" if (text := default_text(one)) else ""
             yield f"{_row(one)} {'required' if one.required else default} |"
     there = [one for one in _params(name) if _row(one) in shared]
     for said, some in (
@@ -108,7 +106,7 @@ def _row(one: Any) -> str:
     """How an argument or option is written, and what it is for."""
     if one.param_type_name == "argument":
         return f"| `{one.metavar}` | {one.help} |"
-    value = "" if one.is_flag else f" {(one.metavar or 'NUMBER').strip('<>')}"
+    value = "" if one.is_flag else f" {one.metavar}"
     return f"| {', '.join(f'`{opt}{value}`' for opt in [*one.opts, *one.secondary_opts])} | {one.help} |"
 
 

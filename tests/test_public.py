@@ -39,7 +39,8 @@ def test_type_checkers_see_the_same_names(package: str) -> None:
     assert stubs.file_of(package).read_text() == stubs.stub(package), "python -m tests.stubs writes it"
 
 
-HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "urllib3", "yaml", "typer", "rich", "sqlite3", "selectolax",
+HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "urllib3", "yaml", "click", "pydantic", "rich", "sqlite3",
+         "selectolax",
          "email.message", "zipfile", "importlib.metadata", "concurrent.futures", "logging", "html.entities", "textwrap",
          "difflib", "calendar", "spolia.indexing.sync.sync_run")  # fmt: skip
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from spolia.cli.app import app_of
 from spolia.testing import OpenAIServer
 
-COMMANDS: Any = get_command(app_of())
+COMMANDS: Any = app_of()
 """Built once: that takes longer than most commands."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from spolia.testing import OpenAIServer
@@ -206,14 +207,18 @@ MORE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("promote",): ("--to", "candidate"),
 }
 """Switches with which a command goes as far as it can."""
-NAMING = {"FILE", "DIR", "STORE", "FLOW", "FLOW...", "DATA", "SPACE", "URL", "SOURCE", "PROJECT", "FOLDER", "WHAT",
+NAMING = {"FILE", "DIR", "STORE", "FLOW", "DATA", "SPACE", "URL", "SOURCE", "PROJECT", "FOLDER", "WHAT",
           "LABELS", "MODULE"}  # fmt: skip
 """How options that name a file or an address show their values."""
 
 
+def noun(param: click.Parameter) -> str:
+    return (param.metavar or "").strip("[].")
+
+
 def test_every_option_that_names_a_file_is_tried_with_a_foreign_one_or_says_why_not(place: Place) -> None:
     tried = {name for kind in KINDS for name in kind(place)} | OWN.keys()
-    named = {param.name for _, command in commands() for param in command.params if param.metavar in NAMING}
+    named = {param.name for _, command in commands() for param in command.params if noun(param) in NAMING}
     assert sorted(named - tried) == []
 
 
@@ -266,10 +271,10 @@ def words(name: tuple[str, ...], command: Any, at: Place, given: dict[str, objec
     """A command line with these values, and with values of the caller's own where a command needs or wants some."""
     new, search = at.folder / "new", "dense" if given.get("store") == at.theirs else "bm25"
     usual: dict[str, object] = {
-        "QUESTION": "What causes the tide?", "FLOW": search, "FLOW...": search, "SPACE": "bm25", "WHAT": "naive",
+        "QUESTION": "What causes the tide?", "FLOW": search, "SPACE": "bm25", "WHAT": "naive",
         "DATA": at.data, "LABELS": at.data / "questions.jsonl", "SOURCE": at.folder, "STORE": at.store,
         "DIR": new, "FILE": new, "PROJECT": new, "FOLDER": new, "TARGET": new, "URI": "tides.txt", "LIST": "EM",
-        "NAME": {"add": "short", "drop": "short"}.get(name[-1], "chunk"), "NAME…": "chunk", "KIND": "reward",
+        "NAME": {"add": "short", "drop": "short"}.get(name[-1], "chunk"), "KIND": "reward",
         "PART": "reader",
     }  # fmt: skip
     wanted = {"store": at.store, "question": "What causes the tide?", "host": "256.0.0.1",
@@ -277,13 +282,13 @@ def words(name: tuple[str, ...], command: Any, at: Place, given: dict[str, objec
               "budget_calls": 3}  # fmt: skip
     found: list[object] = []
     for param in command.params:
-        if param.name in given and (given[param.name] is None or param.metavar not in NAMING | {"RUN", "STEP"}):
+        if param.name in given and (given[param.name] is None or noun(param) not in NAMING | {"RUN", "STEP"}):
             continue
-        is_option = type(param).__name__ == "TyperOption"
+        is_option = isinstance(param, click.Option)
         is_wanted = param.required or (
             param.name == "flow" and name in ((("gate",), ("promote",))) and "baseline" not in given
         )
-        value = given.get(param.name, wanted.get(param.name, usual[param.metavar] if is_wanted else None))
+        value = given.get(param.name, wanted.get(param.name, usual[noun(param)] if is_wanted else None))
         if value is not None:
             found += [param.opts[0], value] if is_option else [value]
     return [*name, *found, *MORE.get(name, ())]

@@ -45,7 +45,7 @@ def test_a_search_by_words_loads_only_what_it_needs(store: Path) -> None:
     *shown, modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     assert "sea/tides.md" in shown[0]
     loaded = set(modules.split())
-    assert not loaded & {"numpy", "rich.console", "onnxruntime", "urllib3", "spolia.generation.reader"}
+    assert not loaded & {"numpy", "rich.console", "pydantic", "onnxruntime", "urllib3", "spolia.generation.reader"}
     commands = {name.rpartition(".")[2] for name in loaded if name.startswith("spolia.cli.commands.")}
     assert commands <= {"ask", "index"}
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-import typer
 
 from spolia.cli.app import app_of, run
 from spolia.cli.commands.doctor import BASE, EXTRAS
@@ -54,7 +54,7 @@ def test_help_fits_on_a_screen_and_names_every_option(
     spolia: Spolia, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for words, command in leaf_commands(typer.main.get_command(app_of())):
+    for words, command in leaf_commands(app_of()):
         with subtests.test(" ".join(words)):
             short = spolia(*words, "--help").out.splitlines()
             assert len(short) < 60
@@ -135,7 +135,7 @@ def ended(error: BaseException) -> int:
     def command(json: bool = False) -> Exit:
         raise error
 
-    with pytest.raises(typer.Exit) as caught:
+    with pytest.raises(click.exceptions.Exit) as caught:
         guarded(command)(json=True)
     return caught.value.exit_code
 

@@ -181,7 +181,7 @@ def test_an_error_of_spolia_or_of_the_system_in_a_step_names_them_too(
     line = inspect.getsourcelines(type(op).function)[1] + 2  # type: ignore[attr-defined]
     told = f"In the step {op.short}: {__file__}, line {line}."
     assert caught.value.__notes__ == [told]
-    with pytest.raises(BaseException) as ended:  # noqa: PT011  of typer
+    with pytest.raises(BaseException) as ended:  # noqa: PT011  of click
         guarded(lambda: op(QUERY))()  # type: ignore[arg-type, return-value]
     assert getattr(ended.value, "exit_code", None) == Exit.USAGE
     assert told.replace(" ", "") in "".join(capsys.readouterr().err.split())
@@ -232,14 +232,14 @@ def test_a_ranking_of_something_else_than_hits_is_an_error_of_the_step_that_make
 def test_the_command_line_blames_the_users_code_and_itself_only_where_there_is_none(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(BaseException) as ended:  # noqa: PT011  of typer
+    with pytest.raises(BaseException) as ended:  # noqa: PT011  of click
         guarded(lambda: broken(QUERY))()  # type: ignore[arg-type, return-value]
     assert getattr(ended.value, "exit_code", None) == Exit.USAGE
     said = " ".join(capsys.readouterr().err.split())
     assert "Your code failed with ValueError" in said
     assert "In the step broken:" in said
     assert "fault of Spolia" not in said
-    with pytest.raises(BaseException) as ended:  # noqa: PT011  of typer
+    with pytest.raises(BaseException) as ended:  # noqa: PT011  of click
         guarded(partial(int, "no number"))()  # type: ignore[arg-type]
     assert getattr(ended.value, "exit_code", None) == Exit.FAULT
     assert "fault of Spolia" in " ".join(capsys.readouterr().err.split())

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from spolia.evaluation import DataSet
 from spolia.server.chat import ChatReply
-from spolia.server.replies import AnswerReply, SearchReply
+from spolia.server.reply_schemas import AnswerReply, SearchReply
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
 from tests.server.conftest import SECRET, Served, sync_notes, until
 from tests.server.test_documents import OF_A_DOCUMENT

@@ -3,24 +3,24 @@
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from spolia.cli.exit_codes import MEANING, Exit, guarded, refusal
-from spolia.cli.help_pages import HELP, HELP_ALL, HelpCommand, HelpGroup, missing_parameter
-from spolia.cli.options import WRONG_USAGE, spread
+from spolia.cli.exit_codes import MEANING, Exit, refusal
+from spolia.cli.help_pages import HELP, HelpGroup, missing_parameter
+from spolia.cli.parameters import command
 from spolia.cli.screen import Screen
 
 CODES = "Exit codes: " + "; ".join(f"{int(code)} {meaning}" for code, meaning in MEANING.items()) + "."
 
 
-def _version(wanted: bool) -> None:
+def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
         sys.stdout.write(f"spolia {version('spolia')}\n")
-        raise typer.Exit
+        ctx.exit()
 
 
 IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
@@ -42,54 +42,42 @@ HIDDEN = {"fail-points": "doctor:fail_points"}
 class Commands(HelpGroup):
     """Wrong usage too is one JSON object where `--json` is written."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*(name for name in COMMANDS if name in self.commands), *(self.commands.keys() - COMMANDS)]
-
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: click.Context) -> Any:
         asked = list(ctx.args)
         try:
             return super().invoke(ctx)
-        except WRONG_USAGE as error:
-            name = getattr(getattr(error, "ctx", None), "info_name", "")
-            if (param := getattr(error, "param", None)) and not getattr(error, "message", ""):
-                error.message = missing_parameter(param)  # type: ignore[attr-defined]
-            if name in ("search", "ask") and "unexpected extra argument" in str(error):
-                error.message += f". {IN_QUOTES.format(name)}"  # type: ignore[attr-defined]
-            message = getattr(error, "format_message", error.__str__)()
+        except click.UsageError as error:
+            name = error.ctx.info_name if error.ctx else ""
+            if isinstance(error, click.MissingParameter) and error.param and not error.message:
+                error.message = missing_parameter(error.param)  # type: ignore[misc]
+            if name in ("search", "ask") and "unexpected extra argument" in error.message:
+                error.message += f". {IN_QUOTES.format(name)}"  # type: ignore[misc]
             Screen(json="--json" in asked).give(
-                error={"kind": "UsageError", "message": message}, exit_code=int(Exit.USAGE)
+                error={"kind": "UsageError", "message": error.format_message()}, exit_code=int(Exit.USAGE)
             )
             raise
 
 
-def _common(
-    version: Annotated[
-        bool, typer.Option("--version", metavar="", help="Print the version.", callback=_version, is_eager=True)
-    ] = False,
-) -> None: ...
-
-
-def app_of(names: Iterable[str] = (*COMMANDS, *HIDDEN)) -> typer.Typer:
+def app_of(names: Iterable[str] = (*COMMANDS, *HIDDEN)) -> Commands:
     """Build the command line with these commands; each costs 2 ms to import, and as much to build."""
-    app = typer.Typer(
-        name="spolia",
-        cls=Commands,
+    version = click.Option(
+        ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Print the version."
+    )
+    app = Commands(
+        "spolia",
+        params=[version],
         help="Ask a folder of documents and get answers with citations; measure how good they are.",
         epilog=CODES,
         no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": [*HELP, HELP_ALL]},
-        callback=_common,
+        context_settings={"help_option_names": HELP},
     )
     for name in names:
         module, _, function = (COMMANDS | HIDDEN)[name].partition(":")
         body = getattr(import_module(f"spolia.cli.commands.{module}"), function)
-        if isinstance(body, typer.Typer):
-            app.add_typer(body, name=name, cls=HelpGroup)
-        else:
-            text = import_module("spolia.cli.commands.index").SYNC if name == "sync" else None
-            app.command(name, cls=HelpCommand, help=text, hidden=name in HIDDEN)(guarded(spread(body)))
+        if not isinstance(body, HelpGroup):
+            text = import_module("spolia.cli.commands.index").SYNC if name == "sync" else ""
+            body = command(name, body, text, name in HIDDEN)
+        app.add_command(body)
     return app
 
 

@@ -6,12 +6,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from spolia.cli.commands.ask import ask
 from spolia.cli.commands.index import index
-from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.exit_codes import Exit
 from spolia.cli.options import SearchOptions
+from spolia.cli.parameters import argument, command
 from spolia.cli.screen import Screen, one_line
 from spolia.cli.store_options import StoreOptions
 
@@ -26,7 +25,7 @@ QUESTIONS, TRIED, SHORTEST = 3, 12, 12
 PUNCTUATION = ".:;,?! "
 
 
-def demo(folders: Annotated[list[str] | None, typer.Argument(metavar="[DIR]...")] = None) -> Exit:
+def demo(folders: Annotated[list[str] | None, argument("DIR", "")] = None) -> Exit:
     """Index folders into `.demo/`, and ask three questions: fixed ones of the project's docs, else their headings."""
     screen, sources = Screen(), tuple(folders or DOCS)
     store = str(Path(".demo") / f"{'-'.join(_slug(Path(one)) for one in sources)[-100:]}.spolia")
@@ -81,4 +80,4 @@ def _subjects(store: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    typer.run(guarded(demo))
+    command("demo", demo)()

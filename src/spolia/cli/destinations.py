@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import typer
+import click
 
 from spolia.cli.options import BUILDS
 from spolia.cli.screen import Screen, visible
@@ -113,7 +113,7 @@ def confirm_builds(file: str, flow: Operator[Any, Any], given: Collection[object
                 Screen().say(sent)
             elif not (sys.stdin.isatty() and sys.stderr.isatty()):
                 raise QueryError(f"{sent} If you trust this server, add --build-groups.")
-            elif not typer.confirm(f"{visible(sent)} Build it?", err=True):
+            elif not click.confirm(f"{visible(sent)} Build it?", err=True):
                 raise QueryError(f"Group {group.name!r} was not built.")
 
 

@@ -10,10 +10,9 @@ from enum import IntEnum
 from types import FrameType
 from typing import NoReturn, ParamSpec
 
-import typer
+import click
 
 from spolia import errors
-from spolia.cli.help_pages import HelpCommand
 from spolia.cli.screen import Screen
 from spolia.core.fingerprint.packages import place_of
 from spolia.egress.offline import offline
@@ -77,7 +76,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def guarded(body: Callable[P, Exit]) -> Callable[P, None]:
-    """A command for typer from a function that returns its exit code."""
+    """A command for click from a function that returns its exit code."""
 
     @functools.wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -95,17 +94,9 @@ def guarded(body: Callable[P, Exit]) -> Callable[P, None]:
             code = _explained(error, Screen(json=bool(kwargs.get("json"))))
         finally:
             signal.signal(signal.SIGTERM, before)
-        raise typer.Exit(int(code))
+        raise click.exceptions.Exit(int(code))
 
     return run
-
-
-def subcommands(help: str, **bodies: Callable[..., Exit]) -> typer.Typer:
-    """Commands below one, by name."""
-    found = typer.Typer(help=help, no_args_is_help=True, add_completion=False)
-    for name, body in bodies.items():
-        found.command(name, cls=HelpCommand)(guarded(body))
-    return found
 
 
 def refusal(error: OSError) -> str:

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from spolia.cli.commands.index import unmade_data
 from spolia.cli.destinations import TEXTS, destination, tell_of_groups
 from spolia.cli.metadata import fields_of
-from spolia.cli.options import MAIN, written
+from spolia.cli.options import MAIN
+from spolia.cli.parameters import written
 from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 from spolia.cli.user_modules import own, readers_of

@@ -1,16 +1,13 @@
 """Arguments and options that several commands share."""
 
-from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass
-from inspect import Parameter, Signature, get_annotations, signature
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, TypeAlias
 
-import typer
-from typer.models import ArgumentInfo, OptionInfo
+import click
 
-from spolia.cli.exit_codes import Exit
+from spolia.cli.parameters import argument, option
 from spolia.core.environment import allow_env
 from spolia.errors import QueryError, VariableRefused
 
@@ -23,19 +20,7 @@ MAIN = "chunk"
 STORES = "The store: a folder that `spolia index` makes, or postgresql://USER@HOST/DATABASE?schema=NAME."
 
 
-def option(usage: str, help: str, **more: Any) -> Any:
-    """An option as it is written, `--save FILE`, whose help does not show its default."""
-    name, _, metavar = usage.partition(" ")
-    metavar = metavar or ("NUMBER" if "min" in more else "")  # None would show `<bool>`, as if a switch took a value
-    return typer.Option(name, metavar=metavar, help=help, show_default=False, **more)
-
-
-def argument(metavar: str, help: str) -> Any:
-    """An argument whose help does not show its default."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False)
-
-
-def _allow_store(context: typer.Context, param: typer.CallbackParam, store: str) -> str:
+def _allow_store(context: click.Context, param: click.Parameter, store: str) -> str:
     """Refuse a store of a profile whose address reads a variable that is not allowed."""
     source = context.get_parameter_source(param.name or "")
     if source is not None and source.name == "DEFAULT_MAP":
@@ -44,7 +29,7 @@ def _allow_store(context: typer.Context, param: typer.CallbackParam, store: str)
         try:
             return profile_of(context.params.get("profile_file")).store
         except VariableRefused as error:
-            raise WRONG_USAGE(error.reason, context) from error
+            raise click.UsageError(error.reason, context) from error
     return store
 
 
@@ -81,12 +66,12 @@ Redact: TypeAlias = Annotated[
 ]
 
 
-def _allow(context: typer.Context, names: list[str] | None) -> list[str] | None:
+def _allow(context: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
     """Allow the variables until the command ends."""
     try:
-        context.with_resource(allow_env(*names or ()))
+        context.with_resource(allow_env(*names))
     except VariableRefused as error:
-        raise typer.BadParameter(error.reason) from error
+        raise click.BadParameter(error.reason) from error
     return names
 
 
@@ -100,7 +85,7 @@ AllowEnv: TypeAlias = Annotated[
 ]
 
 
-def _allow_usual_key(context: typer.Context, param: typer.CallbackParam, url: str) -> str:
+def _allow_usual_key(context: click.Context, param: click.Parameter, url: str) -> str:
     """Allow files that name the same server as the command line its usual key, until the command ends."""
     source = context.get_parameter_source(param.name or "")
     is_named = (
@@ -117,7 +102,7 @@ BUILDS: ContextVar[bool] = ContextVar("builds", default=False)
 """Whether groups of flow files may be built by the servers that the files name."""
 
 
-def _allow_builds(context: typer.Context, allowed: bool) -> bool:
+def _allow_builds(context: click.Context, param: click.Parameter, allowed: bool) -> bool:
     """Allow builds until the command ends."""
     token = BUILDS.set(allowed)
     context.call_on_close(lambda: BUILDS.reset(token))
@@ -149,7 +134,7 @@ Web: TypeAlias = Annotated[
         "first source.",
     ),
 ]
-FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
+FlowName: TypeAlias = Annotated[str, option("--flow FLOW", FLOWS)]
 KeepValues: TypeAlias = Annotated[
     bool,
     option(
@@ -182,11 +167,9 @@ BudgetUsd: TypeAlias = Annotated[
 Estimated: TypeAlias = Annotated[bool, option("--estimate", "Print the cost estimate; nothing is sent to a server.")]
 FlowArgument: TypeAlias = Annotated[str, argument("FLOW", FLOWS)]
 WAIT_S = 10.0
-WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
-"""The usage error of the click that typer brings, which it does not export."""
 
 
-def _profiled(context: typer.Context, file: Path | None) -> Path | None:
+def _profiled(context: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
     """Take what the profile says for the options that are not written."""
     if file is not None or Path("spolia.toml").is_file():
         from spolia.cli.model_profile import profile_of
@@ -195,8 +178,10 @@ def _profiled(context: typer.Context, file: Path | None) -> Path | None:
             profile = profile_of(file)
         except QueryError as error:
             if file is None:  # nobody wrote the option
-                raise WRONG_USAGE(f"{error} It is read because it lies in the working directory.", context) from error
-            raise typer.BadParameter(str(error)) from error
+                raise click.UsageError(
+                    f"{error} It is read because it lies in the working directory.", context
+                ) from error
+            raise click.BadParameter(str(error)) from error
         context.default_map = {**(context.default_map or {}), **profile.options()}
         needs_store = any(one.name == "store" and one.required for one in context.command.params)
         if profile.address and needs_store:
@@ -255,7 +240,7 @@ class RerankOptions(ModelOptions):
     ] = ""
 
 
-Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for another writer.")]
+Wait = Annotated[float, option("--wait SECONDS", "How long to wait for another writer.", min=0)]
 
 
 @dataclass(frozen=True)
@@ -265,9 +250,7 @@ class SearchOptions(RerankOptions):
     question: Annotated[str, argument("QUESTION", "The question, in quotes.")]
     where: Where = None
     access: Access = None
-    group: Annotated[
-        str, typer.Option("--group", metavar="NAME", help="The node group to search; built if it does not exist.")
-    ] = "chunk"
+    group: Annotated[str, option("--group NAME", "The node group to search; built if it does not exist.")] = "chunk"
     known: Known = None
     allow_env: AllowEnv = None
     build_groups: BuildGroups = False
@@ -310,7 +293,7 @@ class QuestionOptions(RerankOptions):
     retriever: Annotated[
         str, option("--retriever FLOW", "Retriever of published flows: bm25, dense, hybrid, multi-hop or default.")
     ] = ""
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")] = 0
+    seed: Annotated[int, option("--seed", "Seed of all random draws.", min=0)] = 0
     known: Known = None
     allow_env: AllowEnv = None
     build_groups: BuildGroups = False
@@ -338,79 +321,3 @@ class MeasuringOptions(QuestionOptions):
         ),
     ] = "stop"
     keep_values: KeepValues = False
-
-
-def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:
-    """A command that has, in place of each parameter that is a dataclass, its fields for arguments and options.
-
-    >>> from dataclasses import dataclass
-    >>> @dataclass
-    ... class Place:
-    ...     store: str
-    ...     workers: int = 1
-    >>> @spread
-    ... def look(place: Place, fast: bool = False) -> Exit:
-    ...     print(place, fast)
-    ...     return Exit.DONE
-    >>> _ = look(store="notes.spolia", fast=True)
-    Place(store='notes.spolia', workers=1) True
-    """
-    hints = get_type_hints(body, include_extras=True)
-    kinds = {name: hints[name] for name in signature(body).parameters if is_dataclass(hints[name])}
-    if not kinds:
-        return body
-
-    def command(**given: Any) -> Exit:
-        whole = {
-            name: kind(**{one: given.pop(one) for one in signature(kind).parameters if one in given})
-            for name, kind in kinds.items()
-        }
-        return body(**whole, **given)
-
-    every = list[tuple[Parameter, Any, bool]]()
-    for name, own in signature(body).parameters.items():
-        if (kind := kinds.get(name)) is None:
-            every.append((own, hints, True))
-        else:
-            declared = get_type_hints(kind, include_extras=True)
-            beside = get_annotations(kind) if kind.__module__ == body.__module__ else {}
-            every += [(one, declared, one.name in beside) for one in signature(kind).parameters.values()]
-    every.sort(key=lambda one: _place(one[0].name, one[1][one[0].name], is_own=one[2]))
-    taken = [one.replace(kind=Parameter.KEYWORD_ONLY, annotation=types[one.name]) for one, types, _ in every]
-    command.__signature__ = Signature(taken)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in taken}
-    command.__name__, command.__doc__ = body.__name__, body.__doc__
-    return command
-
-
-def _place(name: str, hint: Any, *, is_own: bool) -> int:
-    """Rank a parameter in the help: arguments as declared, the store, own options, shared ones, --json."""
-    if any(isinstance(one, ArgumentInfo) for one in getattr(hint, "__metadata__", ())):
-        return 0
-    return {"store": 1, "json": 4}.get(name, 2 if is_own else 3)
-
-
-def written(given: Any) -> list[str]:
-    """The words of a command line that say this, arguments first; what has its default is left out."""
-    hints = get_type_hints(type(given), include_extras=True)
-    arguments: list[str] = []
-    options: list[str] = []
-    for field in fields(given):
-        value = getattr(given, field.name)
-        if value == field.default:
-            continue
-        (declared,) = (one for one in hints[field.name].__metadata__ if isinstance(one, (ArgumentInfo, OptionInfo)))
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(declared, OptionInfo):
-                options += _option(str(declared.default), one)
-            else:
-                arguments.append(str(one))
-    return [*arguments, *options]
-
-
-def _option(name: str, value: Any) -> Iterator[str]:
-    if isinstance(value, bool):
-        yes, _, no = name.partition("/")
-        yield yes if value else no
-    else:
-        yield from (name, str(value))

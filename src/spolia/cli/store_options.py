@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia.cli.options import (
     MAIN,
     AllowEnv,
@@ -20,9 +18,8 @@ from spolia.cli.options import (
     StorePath,
     Think,
     Vectors,
-    argument,
-    option,
 )
+from spolia.cli.parameters import argument, option
 from spolia.errors import GroupError, WiringError
 
 if TYPE_CHECKING:
@@ -59,7 +56,7 @@ class StoreOptions(ModelOptions):
     llm: ModelUrl = ""
     model: ModelName = ""
     think: Think = 0
-    threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1
+    threads: Annotated[int, option("--threads", "CPU threads for the embedder.", min=1)] = 1
     workers: Annotated[
         int | None, option("--workers", "Processes that read files; default: one per CPU, at most 4.", min=0)
     ] = None

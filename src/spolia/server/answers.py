@@ -25,16 +25,8 @@ from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.error_replies import error_object, refusal, told
 from spolia.server.keys import KeyHolder
-from spolia.server.replies import (
-    AliasReply,
-    AnswerReply,
-    SearchReply,
-    StageReply,
-    TypedDict,
-    alias_reply,
-    passages,
-    search_reply,
-)
+from spolia.server.replies import alias_reply, passages, search_reply
+from spolia.server.reply_schemas import AliasReply, AnswerReply, SearchReply, StageReply, TypedDict
 from spolia.server.service import ServedFlow, Service
 from spolia.types import Answer, Message, Query, Ranking
 

@@ -24,7 +24,7 @@ from spolia.server.error_replies import error_response
 from spolia.server.keys import ApiKeys
 from spolia.server.mcp_tools import mcp_application, mcp_server
 from spolia.server.model_routes import add_model_routes
-from spolia.server.replies import ErrorReply
+from spolia.server.reply_schemas import ErrorReply
 from spolia.server.request_checks import OPEN, JsonRoute, RequestChecks, RequestMetrics
 from spolia.server.run_routes import add_run_routes
 from spolia.server.service import JobCounts, Service

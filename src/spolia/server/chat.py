@@ -19,7 +19,8 @@ from spolia.errors import UnsupportedParameter
 from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.answers import EventStream, event
-from spolia.server.replies import AliasReply, AnswerReply, TypedDict, alias_reply
+from spolia.server.replies import alias_reply
+from spolia.server.reply_schemas import AliasReply, AnswerReply, TypedDict
 from spolia.server.service import ServedFlow, Service
 from spolia.types import Answer, Message, Query
 

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from spolia.errors import NotAllowed, NotFound, QueryError
 from spolia.server.keys import KeyHolder
-from spolia.server.replies import SpanReply, TypedDict
+from spolia.server.reply_schemas import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
 from spolia.services.documents import Documents, SentDocument, Transfer, Upload, in_base, readers_in
 from spolia.services.jobs import NEWEST, Job

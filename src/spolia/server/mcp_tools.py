@@ -19,7 +19,7 @@ from spolia.server.answers import AnswerRequest, SearchRequest, answered, search
 from spolia.server.document_routes import DocumentList, TaskReply, listing, readers_of, task_reply, writer_of
 from spolia.server.error_replies import told
 from spolia.server.keys import KeyHolder
-from spolia.server.replies import AnswerReply, SearchReply
+from spolia.server.reply_schemas import AnswerReply, SearchReply
 from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from spolia.errors import QueryError, UnknownFlow
 from spolia.models.protocols import AnyModel, Embedder, Kind, Scorer, embedded
 from spolia.run import Run
-from spolia.server.replies import TypedDict
+from spolia.server.reply_schemas import TypedDict
 from spolia.server.service import Service
 
 M = TypeVar("M", bound=AnyModel)

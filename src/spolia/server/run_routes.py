@@ -14,7 +14,7 @@ from spolia.errors import UnknownRun
 from spolia.evaluation.creation.feedback import Feedback
 from spolia.journal.trace import Journal, TraceSpan
 from spolia.server.keys import KeyHolder
-from spolia.server.replies import TypedDict
+from spolia.server.reply_schemas import TypedDict
 from spolia.server.service import Service
 
 WRITTEN_S = 1.0

@@ -36,7 +36,8 @@ from spolia.run.coroutines import Pulse, lots
 from spolia.run.frame import Frame
 from spolia.run.lane import Lane
 from spolia.server.keys import KeyHolder, UsageLedger
-from spolia.server.replies import AnswerReply, answer_reply
+from spolia.server.replies import answer_reply
+from spolia.server.reply_schemas import AnswerReply
 from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
 from spolia.services.jobs import CALLBACK, JobQueue, JobState
 from spolia.services.traffic import TrafficLog, answers, served_answer

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from spolia.cli.app import app_of
 from spolia.cli.ingest import named_sources

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from spolia.cli import options
 from spolia.cli.exit_codes import Exit
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.cli.store_options import StoreOptions
 from spolia.errors import QueryError, without_name
@@ -15,9 +14,7 @@ FAULTS = {
     "uncited": "The answer cites none of the passages that the model was shown. Check it against them.",
     "unknown": "The model cited a passage that it was not shown; that mark was taken out.",
 }
-Folder = Annotated[
-    Path | None, options.argument("DIR", "Index this folder first, into a store in the cache directory.")
-]
+Folder = Annotated[Path | None, argument("DIR", "Index this folder first, into a store in the cache directory.")]
 
 
 def ask(
@@ -125,7 +122,7 @@ def _failures(store: str) -> set[tuple[str, int, int]]:
 def search(
     given: options.SearchOptions,
     store: options.StorePath,
-    top_k: Annotated[int, typer.Option("--top-k", min=1, max=10_000, help="How many passages to show, at most.")] = 10,
+    top_k: Annotated[int, option("--top-k", "How many passages to show, at most.", min=1, max=10_000)] = 10,
     flow: options.FlowName = "default",
     web: options.Web = None,
 ) -> Exit:

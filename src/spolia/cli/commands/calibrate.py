@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, Think, WeightsFolder, argument
+from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, Think, WeightsFolder
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Renderable, Screen, table
 
 if TYPE_CHECKING:
@@ -25,10 +24,9 @@ Labels = Annotated[
 ]
 JudgeMeasures = Annotated[
     str,
-    typer.Option(
-        "--measures",
-        metavar="LIST",
-        help="Measures of the judge, separated by commas: Correctness, Faithfulness, AnswerRelevancy, GEval, "
+    option(
+        "--measures LIST",
+        "Measures of the judge, separated by commas: Correctness, Faithfulness, AnswerRelevancy, GEval, "
         "ContextPrecision, ALCE-R, ALCE-P; or a measure without a judge, such as F1.",
     ),
 ]

@@ -7,10 +7,9 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from spolia.cli.exit_codes import Exit, subcommands
-from spolia.cli.options import AsJson, argument, option
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import AsJson
+from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen, table
 from spolia.core.plurals import several
 from spolia.errors import DataError
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 LISTED = 40
 """Kinds and fields of one row that are named."""
 FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique, table"
-Set = Annotated[Path, typer.Argument(metavar="DATA", help=f"A data set, a folder or a file: {FORMS}.")]
+Set = Annotated[Path, argument("DATA", f"A data set, a folder or a file: {FORMS}.")]
 From = Annotated[str, option("--from FORM", "The form of DATA; by default it is detected.")]
 
 
@@ -50,8 +49,8 @@ def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
 
 def convert(
     source: Set,
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new folder or file.")],
-    to: Annotated[str, typer.Option("--to", metavar="FORM", help=f"One of: {FORMS}.")] = "spolia",
+    target: Annotated[Path, argument("TARGET", "The new folder or file.")],
+    to: Annotated[str, option("--to FORM", f"One of: {FORMS}.")] = "spolia",
     form: From = "",
     quotes: Annotated[bool, option("--quotes", "Turn gold into quotes: sentences, answers or passages.")] = False,
     join: Annotated[
@@ -216,12 +215,12 @@ def _listed(counted: dict[Any, int]) -> str:
     return ", ".join(shown[:LISTED]) + more
 
 
-data = subcommands("Data sets: show, convert, looks.", show=show, convert=convert, looks=looks)
+data = subcommands("data", "Data sets: show, convert, looks.", show=show, convert=convert, looks=looks)
 
 
 def world(
     out: Annotated[Path, argument("FOLDER", "Where to write corpus.jsonl and questions.jsonl.")],
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same files.")] = 0,
+    seed: Annotated[int, option("--seed", "The same seed gives the same files.")] = 0,
     people: Annotated[int, option("--people", "How many; the whole world grows with them.", min=20)] = 500,
     questions: Annotated[int, option("--questions", "How many are drawn.", min=0)] = 300,
     variant: Annotated[

@@ -4,10 +4,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from spolia.cli.exit_codes import Exit, subcommands
-from spolia.cli.options import WAIT_S, AsJson, ProfileFile, SeenBy, StorePath, Wait, Where, argument, option
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import WAIT_S, AsJson, ProfileFile, SeenBy, StorePath, Wait, Where
+from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen, one_line
 
 Name = Annotated[str, argument("URI", "Path of the file in its folder, or id of the document.")]
@@ -54,7 +53,7 @@ def show(
 def chunks(
     name: Name,
     store: StorePath,
-    group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group.")] = "chunk",
+    group: Annotated[str, option("--group NAME", "The node group.")] = "chunk",
     access: SeenBy = None,
     profile_file: ProfileFile = None,
     json: AsJson = False,
@@ -134,4 +133,4 @@ def remove(
 
 
 WHAT = "The documents of a store: list, show, chunks, report, remove."
-docs = subcommands(WHAT, list=list_, show=show, chunks=chunks, report=report, remove=remove)
+docs = subcommands("docs", WHAT, list=list_, show=show, chunks=chunks, report=report, remove=remove)

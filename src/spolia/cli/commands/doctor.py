@@ -20,15 +20,14 @@ from spolia.cli.options import (
     StorePath,
     Wait,
     WeightsFolder,
-    argument,
-    option,
 )
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Renderable, Screen, table, text
 from spolia.core.plurals import several
 from spolia.errors import QueryError, SpoliaError, StoreCorrupt, StoreError, pip_install
 from spolia.private_files import share
 
-BASE = ("chardet", "numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
+BASE = ("chardet", "click", "numpy", "PyYAML", "rich", "selectolax", "tantivy", "urllib3")
 EXTRAS = {
     "pdf": ("PDF files", ("pypdfium2",)),
     "images": ("pictures; their text with Tesseract", ("pillow",)),

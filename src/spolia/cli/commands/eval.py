@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, Estimated, MeasuringOptions, argument, option
+from spolia.cli.options import FLOWS, Estimated, MeasuringOptions
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import DataError
 
@@ -38,9 +37,7 @@ DataFolder = Annotated[Path, option("--data DATA", DATA)]
 By = Annotated[
     list[str] | None, option("--by FIELD", "Slice by `type` (the default, if there is one) or metadata; repeatable.")
 ]
-Correction = Annotated[
-    str, typer.Option("--correction", metavar="NAME", help="For many comparisons: holm, bh or none.")
-]
+Correction = Annotated[str, option("--correction NAME", "For many comparisons: holm, bh or none.")]
 Primary = Annotated[
     str, option("--primary MEASURE", "Compare flows on this measure alone; the others are measured, not compared.")
 ]
@@ -63,7 +60,7 @@ def evaluate(
     given: MeasuringOptions,
     flows: Flows,
     data: DataFolder,
-    measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = "",
+    measures: Annotated[str, option("--measures LIST", WHAT)] = "",
     by: By = None,
     correction: Correction = "holm",
     primary: Primary = "",

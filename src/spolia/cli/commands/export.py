@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, argument, option
+from spolia.cli.options import AsJson
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.core.plurals import several
 
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
     from spolia.stores.portable import Contents
 
 From = Annotated[str, argument("STORE", "The store to export.")]
-To = Annotated[str, typer.Argument(metavar="STORE", help="Where to make the store: a new path, or an empty store.")]
-NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
-OldFile = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `spolia export` has written.")]
+To = Annotated[str, argument("STORE", "Where to make the store: a new path, or an empty store.")]
+NewFile = Annotated[Path, argument("FILE", "The file to write; it must not exist.")]
+OldFile = Annotated[Path, argument("FILE", "A file that `spolia export` has written.")]
 
 
 Originals = Annotated[

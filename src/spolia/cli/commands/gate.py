@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia.cli.commands.eval import DATA, WHAT, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, MeasuringOptions, argument, option
+from spolia.cli.options import FLOWS, MeasuringOptions
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text
 from spolia.core.plurals import several
 from spolia.errors import DataError
@@ -155,7 +156,7 @@ def promote(
         Path | None, option("--baseline FILE", "Baseline of the gate; required for production.")
     ] = None,
     data: Data = None,
-    to: Annotated[str, option("--to ALIAS", "production (the default) or candidate.")] = "production",
+    to: Annotated[str, option("--to ALIAS", "production or candidate.")] = "production",
     back: Annotated[bool, option("--back", "Switch back to the previous flow, without a gate.")] = False,
 ) -> Exit:
     """Switch the alias `production` of a store to a flow, if it passes the gate. A running server follows.

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from spolia.cli.exit_codes import Exit, subcommands
+from spolia.cli.exit_codes import Exit
 from spolia.cli.options import (
     WAIT_S,
     AllowEnv,
@@ -17,9 +17,8 @@ from spolia.cli.options import (
     Think,
     Wait,
     WeightsFolder,
-    argument,
-    option,
 )
+from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen
 
 Group = Annotated[str, argument("NAME", "Name of the group.")]
@@ -146,4 +145,4 @@ def drop(
 
 
 WHAT = "The node groups of a store: list, show, build, add, drop."
-groups = subcommands(WHAT, list=list_, show=show, build=build, add=add, drop=drop)
+groups = subcommands("groups", WHAT, list=list_, show=show, build=build, add=add, drop=drop)

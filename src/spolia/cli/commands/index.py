@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import WAIT_S, AsJson, Wait, option
+from spolia.cli.options import WAIT_S, AsJson, Wait
+from spolia.cli.parameters import option
 from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
 from spolia.errors import without_name
@@ -38,7 +37,7 @@ def index(
     ] = False,
     watch: Annotated[bool, option("--watch", "Keep running and index each change, until you press Ctrl-C.")] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.05, help="With --watch: seconds between checks, without file events.")
+        float, option("--every", "With --watch: seconds between checks, without file events.", min=0.05)
     ] = 2.0,
     wait: Wait = WAIT_S,
     json: AsJson = False,

@@ -10,10 +10,9 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any
 
-import typer
-
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, ModelName, ModelOptions, ModelUrl, Think, argument, option
+from spolia.cli.options import AsJson, ModelName, ModelOptions, ModelUrl, Think
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text
 from spolia.errors import QueryError
 
@@ -32,9 +31,7 @@ def init(
     questions: Annotated[
         Path | None, option("--questions FILE", "Your questions: CSV, XLSX, Parquet, JSON or JSON lines.")
     ] = None,
-    n: Annotated[
-        int, typer.Option("--n", min=1, help="Without --questions and with --llm: how many questions it writes.")
-    ] = 30,
+    n: Annotated[int, option("--n", "Without --questions and with --llm: how many questions it writes.", min=1)] = 30,
     vectors: Annotated[bool | None, option("--vectors/--no-vectors", "As for `spolia index`.")] = None,
     llm: ModelUrl = "",
     model: ModelName = "",

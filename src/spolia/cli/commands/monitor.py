@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import MAIN, AsJson, ProfileFile, StorePath, option
+from spolia.cli.options import MAIN, AsJson, ProfileFile, StorePath
+from spolia.cli.parameters import option
 from spolia.cli.screen import Screen, one_line, table
 from spolia.core.plurals import several
 

@@ -7,21 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from spolia.cli.exit_codes import Exit, subcommands
-from spolia.cli.options import (
-    AllowEnv,
-    AsJson,
-    BuildGroups,
-    Known,
-    MaybeStore,
-    OwnPrompts,
-    ProfileFile,
-    SeenBy,
-    argument,
-    option,
-)
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import AllowEnv, AsJson, BuildGroups, Known, MaybeStore, OwnPrompts, ProfileFile, SeenBy
+from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
 
@@ -50,9 +38,9 @@ def list_(json: AsJson = False) -> Exit:
 
 def show(
     what: What,
-    question: Annotated[str, typer.Option("--question", metavar="TEXT", help="The question of the case.")] = "",
+    question: Annotated[str, option("--question TEXT", "The question of the case.")] = "",
     data: Annotated[Path | None, option("--data DIR", "Take the question from this data set.")] = None,
-    line: Annotated[int, typer.Option("--line", min=1, help="Which question of --data, counted from 1.")] = 1,
+    line: Annotated[int, option("--line", "Which question of --data, counted from 1.", min=1)] = 1,
     document: Annotated[list[Path] | None, option("--document FILE", "A text of the case; repeatable.")] = None,
     reply: Annotated[
         list[str] | None, option("--reply TEXT", "An assumed reply, to show later calls too; repeatable.")
@@ -86,9 +74,7 @@ def show(
 
 def override(
     name: Name,
-    into: Annotated[
-        Path, typer.Option("--into", metavar="DIR", help="The folder of your prompts, for --prompts.")
-    ] = Path("prompts"),
+    into: Annotated[Path, option("--into DIR", "The folder of your prompts, for --prompts.")] = Path("prompts"),
     json: AsJson = False,
 ) -> Exit:
     """Copy a prompt, in all its languages, to a folder of your own, and say how it is used from there."""
@@ -131,7 +117,8 @@ def _of_judges(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
             yield f'{called}(aspect="{prompt.name.rpartition("/")[2]}", prompt="{file}")'
 
 
-prompts = subcommands("The prompts of language models: list, show, override.", list=list_, show=show, override=override)
+WHAT = "The prompts of language models: list, show, override."
+prompts = subcommands("prompts", WHAT, list=list_, show=show, override=override)
 
 
 def _all() -> dict[str, ShippedPrompt]:

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia.cli import options
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import option
+from spolia.cli.parameters import option
 from spolia.cli.screen import Screen, table
 from spolia.core.plurals import several
 from spolia.errors import DataError, QueryError
@@ -42,10 +40,8 @@ WHY = {
 def questions(
     out: Annotated[Path, option("-o DIR", "Where to write questions.jsonl, review.csv and dropped.jsonl.")],
     store: options.MaybeStore = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="How many questions.")] = 100,
-    types: Annotated[
-        str, option("--types LIST", f"Of {KINDS}, with numbers or without: {EXAMPLE}. By default factoid.")
-    ] = "factoid",
+    n: Annotated[int, option("--n", "How many questions.", min=1)] = 100,
+    types: Annotated[str, option("--types LIST", f"Of {KINDS}, with numbers or without: {EXAMPLE}.")] = "factoid",
     recipe: Annotated[
         Path | None,
         option("--recipe FILE", "A flow file of your own that makes them, in place of --types, --evolve, --unknown."),
@@ -56,8 +52,8 @@ def questions(
     unknown: Annotated[
         bool, option("--unknown", "Also drop questions that the model answers without documents.")
     ] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed for drawing passages.")] = 0,
-    group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group of the passages.")] = "chunk",
+    seed: Annotated[int, option("--seed", "Seed for drawing passages.", min=0)] = 0,
+    group: Annotated[str, option("--group NAME", "The node group of the passages.")] = "chunk",
     access: options.Access = None,
     llm: options.ModelUrl = "",
     model: options.ModelName = "",

@@ -5,11 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FlowName, QuestionOptions, Web, argument, option
+from spolia.cli.options import FlowName, QuestionOptions, Web
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import DataError, QueryError
 
@@ -38,15 +37,13 @@ def rows(
     given: QuestionOptions,
     kind: Annotated[str, argument("KIND", f"The kind of rows: {', '.join(METHODS)}.")],
     data: Annotated[Path, option("--data DATA", DATA)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file: JSON lines.")],
+    out: Annotated[Path, option("--out FILE", "The file: JSON lines.", short="-o")],
     flow: FlowName = "naive",
     web: Web = None,
     accept: Annotated[
         str, option("--accept MEASURE", "distill: keep questions whose answer gets the full score; `all` keeps all.")
     ] = "EM",
-    chains: Annotated[
-        int, typer.Option("--chains", metavar="NUMBER", min=1, help="corag: chains sampled for each question.")
-    ] = 4,
+    chains: Annotated[int, option("--chains", "corag: chains sampled for each question.", min=1)] = 4,
     judge: Annotated[
         str, option("--judge URL", "prefrag: a big model that says which replies are right; by default the gold does.")
     ] = "",

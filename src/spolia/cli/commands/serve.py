@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia.cli import options
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import MAIN, RerankOptions, argument, option
+from spolia.cli.options import MAIN, RerankOptions
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError, installed
 
@@ -38,7 +37,7 @@ class ServeOptions(RerankOptions):
     model: options.ModelName = ""
     think: options.Think = 0
     access: options.Access = None
-    group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group to search.")] = MAIN
+    group: Annotated[str, option("--group NAME", "The node group to search.")] = MAIN
     web: options.Web = None
     known: options.Known = None
     allow_env: options.AllowEnv = None
@@ -57,12 +56,8 @@ class TokenOptions:
         str, option("--oidc-issuer URL", "OpenID Connect provider; its tokens are accepted as keys.")
     ] = ""
     oidc_audience: Annotated[str, option("--oidc-audience NAME", "Audience that its tokens must name.")] = ""
-    oidc_user: Annotated[
-        str, typer.Option("--oidc-user", metavar="CLAIM", help="Claim with the user, as access lists name it.")
-    ] = "sub"
-    oidc_groups: Annotated[
-        str, typer.Option("--oidc-groups", metavar="CLAIM", help="Claim with the groups, a list.")
-    ] = "groups"
+    oidc_user: Annotated[str, option("--oidc-user CLAIM", "Claim with the user, as access lists name it.")] = "sub"
+    oidc_groups: Annotated[str, option("--oidc-groups CLAIM", "Claim with the groups, a list.")] = "groups"
     oidc_requests_per_minute: Annotated[
         int, option("--oidc-requests-per-minute", "Limit on requests of each of its users; 0 for none.", min=0)
     ] = 0
@@ -199,8 +194,8 @@ class SpanOptions:
 def serve(
     given: ServeOptions,
     *,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 for a free one.")] = 8321,
+    host: Annotated[str, option("--host ADDRESS", "The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("--port", "The port; 0 for a free one.", min=0, max=65535)] = 8321,
     keys: KeysFile = None,
     tokens: TokenOptions,
     allow_host: Annotated[
@@ -209,21 +204,20 @@ def serve(
     platform: PlatformOptions,
     sent: UploadOptions,
     max_concurrent: Annotated[
-        int, typer.Option("--max-concurrent", min=1, max=10_000, help="Requests in progress; the next one gets 429.")
+        int, option("--max-concurrent", "Requests in progress; the next one gets 429.", min=1, max=10_000)
     ] = 256,
     shadow: Annotated[
         float,
-        typer.Option(
-            "--shadow",
-            metavar="SHARE",
+        option(
+            "--shadow SHARE",
+            "Share of the questions to production that the alias candidate is also asked, after the answer.",
             min=0,
             max=1,
-            help="Share of the questions to production that the alias candidate is also asked, after the answer.",
         ),
     ] = 0.0,
     spans: SpanOptions,
     shadow_calls: Annotated[
-        int, typer.Option("--shadow-calls", min=0, help="Limit on the candidate's calls to language models in a day.")
+        int, option("--shadow-calls", "Limit on the candidate's calls to language models in a day.", min=0)
     ] = 1_000,
     live_markdown: Annotated[
         bool,

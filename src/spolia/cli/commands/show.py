@@ -4,18 +4,8 @@ from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import (
-    FLOWS,
-    AllowEnv,
-    AsJson,
-    Known,
-    MaybeStore,
-    OwnPrompts,
-    ProfileFile,
-    Web,
-    argument,
-    option,
-)
+from spolia.cli.options import FLOWS, AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, ProfileFile, Web
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
 

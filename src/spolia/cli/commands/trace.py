@@ -9,10 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, ProfileFile, argument, option
+from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, ProfileFile
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import QueryError, StoreError
 
@@ -27,9 +26,9 @@ def trace(
     run: Annotated[str, argument("RUN", "Id of a run, its beginning, or `last`.")] = "",
     store: MaybeStore = None,
     journal: Annotated[Path | None, option("--journal FILE", "Instead of a store: any file of traces.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many runs, or questions of a run, to show.")] = 20,
+    limit: Annotated[int, option("--limit", "How many runs, or questions of a run, to show.", min=1)] = 20,
     documents: Annotated[
-        int, typer.Option("--documents", min=0, help="How many passages to show of each step, with how they moved.")
+        int, option("--documents", "How many passages to show of each step, with how they moved.", min=0)
     ] = 5,
     html: Annotated[Path | None, option("--html FILE", "Write the run as one page that needs nothing else.")] = None,
     diff: Annotated[str, option("--diff RUN", "Show how the run differs from this one.")] = "",

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import QuestionOptions, Web, argument, option
+from spolia.cli.options import QuestionOptions, Web
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.core.plurals import several
 from spolia.errors import DataError
@@ -44,16 +43,12 @@ class TrainOptions(QuestionOptions):
         str, option("--method NAME", "lm: sft, dpo or grpo. adapter, embedder: gold, lsr, aar or reward.")
     ] = ""
     reward: Annotated[str, option("--reward MEASURE", "lm: the measure that grpo raises: EM, F1, CiteP, CiteR.")] = ""
-    rank: Annotated[
-        int, typer.Option("--rank", metavar="NUMBER", min=0, help="lm: rank of LoRA; 0 tunes all weights.")
-    ] = 16
+    rank: Annotated[int, option("--rank", "lm: rank of LoRA; 0 tunes all weights.", min=0)] = 16
     rate: Annotated[float, option("--rate", "lm: the learning rate; by default the method's own.", min=0)] = 0.0
-    batch: Annotated[int, typer.Option("--batch", metavar="NUMBER", min=1, help="lm: rows in a step.")] = 8
+    batch: Annotated[int, option("--batch", "lm: rows in a step.", min=1)] = 8
     accumulate: Annotated[
         int,
-        typer.Option(
-            "--accumulate", metavar="NUMBER", min=1, help="lm: parts that a batch is split into, to save memory."
-        ),
+        option("--accumulate", "lm: parts that a batch is split into, to save memory.", min=1),
     ] = 1
 
 
@@ -69,7 +64,7 @@ def train(
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder for weights, card.json and flow.yaml."),
+        option("--out DIR", "Folder for weights, card.json and flow.yaml.", short="-o"),
     ],
     data: Annotated[Path | None, option("--data DATA", f"{DATA} Every part but lm needs it.")] = None,
     web: Web = None,

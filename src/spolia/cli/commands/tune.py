@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from spolia import checksums
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
 from spolia.cli.finished_study import FinishedStudy
-from spolia.cli.options import Estimated, MeasuringOptions, argument, option
+from spolia.cli.options import Estimated, MeasuringOptions
+from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text, one_line, table
 from spolia.core.plurals import several
 from spolia.errors import DataError
@@ -47,14 +46,13 @@ class TuningOptions(MeasuringOptions):
     data: Annotated[Path, option("--data DATA", DATA)]
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder for the study and best.yaml; it can be continued."),
+        option("--out DIR", "Folder for the study and best.yaml; it can be continued.", short="-o"),
     ]
     objective: Annotated[
         str,
-        typer.Option(
-            "--objective",
-            metavar="MEASURE",
-            help="The measure to optimize, see `spolia eval`; of several, as nDCG@10,ATC, the knee of their Pareto "
+        option(
+            "--objective MEASURE",
+            "The measure to optimize, see `spolia eval`; of several, as nDCG@10,ATC, the knee of their Pareto "
             "front. By default nDCG@10, or what a configuration of AutoRAG names.",
         ),
     ] = ""
@@ -84,25 +82,19 @@ class TuningOptions(MeasuringOptions):
     ] = None
     cold: Annotated[
         bool,
-        typer.Option("--cold", help="Ignore earlier studies of other questions."),
+        option("--cold", "Ignore earlier studies of other questions."),
     ] = False
     workers: Annotated[
         int,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            min=1,
-            help="Limit on concurrent calls to servers. The result is the same for any number.",
-        ),
+        option("--workers N", "Limit on concurrent calls to servers. The result is the same for any number.", min=1),
     ] = 8
     processes: Annotated[
         int,
-        typer.Option(
-            "--processes",
-            metavar="N",
-            min=0,
-            help="Processes that compute searches without a model; 0 uses only this one. The result is the same for "
+        option(
+            "--processes N",
+            "Processes that compute searches without a model; 0 uses only this one. The result is the same for "
             "any number.",
+            min=0,
         ),
     ] = 0
     estimate: Estimated = False

@@ -302,13 +302,15 @@ class FlowExecution:
         else:
             case, missing = table.case(flow, question), self.unscored[flow, question].tolist()
         scores: dict[int, tuple[int, Seen | None, Usage]] = {}
-        for at in np.flatnonzero(missing).tolist():
-            with self.run.lane() as lane:
+        with self.run.lane() as lane:  # one for all measures, of which most ask no model
+            for at in np.flatnonzero(missing).tolist():
+                lane.why, lane.interrupted, before = "", False, lane.spent
                 state, seen = self._score(table.measures[at], case, flow)
-            is_idle = self._is_idle(at, seen, lane.why)
-            state = INTERRUPTED if lane.interrupted or is_idle else state
-            self.scored.add(state)
-            scores[int(part.measure_ids[at])] = (state, seen, lane.spent)
+                is_idle = self._is_idle(at, seen, lane.why)
+                state = INTERRUPTED if lane.interrupted or is_idle else state
+                self.scored.add(state)
+                spent = Usage() if lane.spent == before else lane.spent - before
+                scores[int(part.measure_ids[at])] = (state, seen, spent)
         self._refuse_spent(flow, item)
         part.store.score(flow_id, question_id, int(part.gold_ids[question]), scores)
         self._refuse_unjudged(min(SURE, max(self.whole[flow], 2)))

@@ -77,7 +77,8 @@ class Sample:
 
     def p(self, ours: int, theirs: int) -> float:
         """How often a difference as large as this comes of signs drawn by lot (`sign_flip`)."""
-        return sign_flip(_told(self._apart(self.scores, ours, theirs)), self._drawn(self._flipped, ours, theirs))
+        apart = _told(self._apart(self.scores, ours, theirs))
+        return sign_flip(apart, lambda: self._drawn(self._flipped, ours, theirs))
 
     def _of(self, values: Floats, flows: int | list[int], resampled: Callable[[], Floats]) -> Interval:
         width, largest = self.high - self.low, float(np.nanmax(np.abs(self.scores[:, flows])))

@@ -67,7 +67,7 @@ def flipped_sums(scores: Floats, draws: int, seed: int) -> Floats:
     return np.concatenate(found)
 
 
-def sign_flip(differences: Floats, drawn: Floats) -> float:
+def sign_flip(differences: Floats, draw: Callable[[], Floats]) -> float:
     """The two-sided p-value of differences of the same questions: how often |Σ ± d| >= |Σ d|.
 
     If two flows were equally good, each difference might as well have the other sign. All signs are counted where at
@@ -75,12 +75,12 @@ def sign_flip(differences: Floats, drawn: Floats) -> float:
     all signs where it says more, so that a large and steady difference is as rare as it is.
 
     Args:
-        drawn: their sums under signs that were drawn.
+        draw: gives their sums under signs that are drawn; called only where these decide.
 
     Source: Fisher 1935; Smucker, Allan and Carterette 2007 for measures of retrieval; Phipson and Smyth 2010 for the 1
     that is added to what was drawn.
 
-    >>> sign_flip(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0]), np.zeros(0))  # 2 of 2 ** 5
+    >>> sign_flip(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0]), lambda: np.zeros(0))  # 2 of 2 ** 5
     0.0625
     """
     d = np.abs(differences[differences != 0])
@@ -91,7 +91,8 @@ def sign_flip(differences: Floats, drawn: Floats) -> float:
         return _counted(d.size, round(x / d[0]))
     if d.size <= ALL:
         return all_signs(d, x)
-    return min((1 + int((np.abs(drawn) >= x).sum())) / (1 + drawn.size), bound(d, x))
+    drawn = np.abs(draw())
+    return min((1 + int((drawn >= x).sum())) / (1 + drawn.size), bound(d, x))
 
 
 def _counted(n: int, x: int) -> float:
