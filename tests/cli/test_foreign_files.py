@@ -194,6 +194,7 @@ KINDS: dict[Callable[[Place], dict[str, object]], bool] = {
 OWN = {
     "known": "Python code of the user", "weights": "numbers", "prompts": "texts", "document": "texts",
     "data": "questions and passages", "questions": "questions", "onto": "questions", "source": "questions",
+    "files": "compared with their digests",
     "kept_apart": "questions", "labels": "answers and verdicts", "rows": "texts to learn from", "readers": "names",
     "keys": "hashes of keys", "review": "questions", "against": "a flow that the same command names",
     "profile_file": "the caller names it: all in it is the caller's own", "retriever": "a name",

@@ -7,6 +7,7 @@ dialect differs from openCypher in places. `checked` refuses those: a refused st
   with a prefix, and those of a statement are rewritten.
 - `checked` refuses clauses and functions that openCypher lacks, dynamic keys (`n[x]`, `keys(n)`), regular expressions
   and a relationship in two patterns: with a condition on its end kglite finds nothing.
+- Of its optimizer only passes run that choose where a search begins (`_PASSES`): others lose rows.
 - A graph is compared with what kglite holds of it: it makes one type of mixed values.
 """
 
@@ -16,7 +17,7 @@ import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,6 +122,19 @@ FUNCTIONS = frozenset(
         "single",
     ]
 )
+
+
+_PASSES = frozenset(
+    [
+        "push_where_into_match.1",
+        "push_where_into_match.2",
+        "optimize_pattern_start_node",
+        "reorder_match_patterns",
+        "reorder_predicates_by_cost",
+    ]
+)
+"""Passes of kglite's optimizer that only choose where a search begins. Others fuse counts and limits into it, and give
+0 for `MATCH (a)--(b)--(c) RETURN count(*)`."""
 
 
 class CypherToken(NamedTuple):
@@ -353,13 +367,20 @@ def answered(statement: str, graph: LoadedGraph, limits: QueryLimits) -> QueryRo
     if graph.has_unlabelled and any(token.text.lower() == "labels" for token in tokens_of(statement)):
         raise StatementError("labels() is not supported over a graph with nodes that have no label.")
     try:
-        result = graph.graph.cypher(query, hide_structural_keys=True)
+        result = graph.graph.cypher(query, hide_structural_keys=True, disabled_passes=_disabled_passes())
         columns, found = list(result.columns), result.to_list()
     except Exception as error:  # kglite's errors have many classes
         raise StatementError(f"{type(error).__name__}: {_readable(str(error))}") from error
     show = partial(shown, graph.names)
     values: Iterator[Sequence[Any]] = (tuple(map(show, (row[column] for column in columns))) for row in found)
     return QueryRows.read(list(map(_readable, columns)), values, statement, limits)
+
+
+@cache
+def _disabled_passes() -> list[str]:
+    import kglite
+
+    return [name for name in kglite.cypher_pass_names() if name not in _PASSES]
 
 
 def _readable(text: str) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +147,56 @@ def test_what_is_in_the_graph_is_found(statement: str, expected: tuple[Any, ...]
 )
 def test_opencypher_is_answered_as_it_says(statement: str, expected: tuple[Any, ...]) -> None:
     assert rows(statement) == expected
+
+
+EDGES = [("K", 0, 1), ("S", 1, 2), ("K", 2, 3), ("K", 3, 0), ("K", 1, 0), ("S", 0, 0)]
+
+
+def walks(hops: Sequence[tuple[str, str]]) -> list[tuple[int, ...]]:
+    """The places of all walks over `EDGES` that use no edge twice, each hop with a direction and a type."""
+    found: list[tuple[tuple[int, ...], frozenset[int]]] = [((at,), frozenset()) for at in range(4)]
+    for direction, kind in hops:
+        steps = [
+            (at, edge, start, end)
+            for at, (type, a, b) in enumerate(EDGES)
+            if kind in ("", type)
+            for edge, start, end in ((">", a, b), ("<", b, a))
+            if direction == edge or (direction == "-" and (edge == ">" or a != b))
+        ]
+        found = [
+            ((*places, end), used | {at})
+            for places, used in found
+            for at, _, start, end in steps
+            if start == places[-1] and at not in used
+        ]
+    return [places for places, _ in found]
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_every_pattern_has_the_rows_that_walking_the_edges_has(hops: int) -> None:
+    """Of kglite's optimizer, passes that fuse counts and limits into the search lose rows."""
+    nodes = [{"id": str(at), "labels": ["P"], "properties": {}} for at in range(4)]
+    edges = [{"type": type, "from": str(a), "to": str(b), "properties": {}} for type, a, b in EDGES]
+    graph, arrows = loaded({"nodes": nodes, "relationships": edges}), {"-": "-[:{}]-", ">": "-[:{}]->", "<": "<-[:{}]-"}
+    for directions in product("-><", repeat=hops):
+        for kind in ("", "K"):
+            drawn = "".join(
+                arrows[one].format(kind).replace("[:]", "[]") + f"(n{at})" for at, one in enumerate(directions, 1)
+            )
+            found = walks([(one, kind) for one in directions])
+            starts = Counter(str(places[0]) for places in found)
+            for rest, expected in (
+                ("RETURN count(*)", [(len(found),)]),
+                ("WITH n0 RETURN count(n0)", [(len(found),)]),
+                ("RETURN n0 LIMIT 5", min(5, len(found))),
+                (
+                    "RETURN n0, count(*) ORDER BY n0",
+                    sorted(starts.items()),
+                ),
+            ):
+                statement = f"MATCH (n0){drawn} {rest}"
+                held = answered(statement, graph, QueryLimits()).rows
+                assert (len(held) if isinstance(expected, int) else list(held)) == expected, statement
 
 
 def test_a_property_of_several_types_is_refused_where_it_would_change() -> None:
