@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
-from pathlib import Path
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import redirect_stdout
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -13,27 +16,33 @@ pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
 
 import httpx
 
+from spolia.cli import results
+from spolia.cli.screen import Screen
 from spolia.core.markdown import disarm
 from spolia.flow_files.built_in_flows import bm25
 from spolia.generation import Extract, Reader
 from spolia.indexing.sync.texts import add_texts
 from spolia.models.http.chat import ChatModel
+from spolia.run import Run
 from spolia.server.app import application
-from spolia.server.keys import ApiKeys
+from spolia.server.keys import ApiKeys, KeyHolder
+from spolia.server.mcp_tools import mcp_server
 from spolia.server.service import ServedFlow, Service
 from spolia.stores.corpus import Corpus
 from spolia.testing import OpenAIServer, ServedReply
+from spolia.types import Answer, Query
 
 pytestmark = pytest.mark.slow
 PLAN = "![plan](https://evil.example/?q=1) <img src=x> [go](javascript:alert)"
 TEXT = f"The wiring of the lamp is drawn here: {PLAN}."
 ASKED = "How is the wiring of the lamp drawn?"
 HEADERS = {"Authorization": "Bearer k"}
+Door: TypeAlias = Callable[[httpx.AsyncClient, Service, str], Awaitable[str]]
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Any:
-    corpus = Corpus(str(tmp_path / "n.spolia"))
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    corpus = Corpus(str(tmp_path_factory.mktemp("served") / "n.spolia"))
     add_texts(corpus, {"lamp": TEXT})
     found = bm25(corpus.group(), None)
     with OpenAIServer(ServedReply(f"See {PLAN} [1].")) as server:
@@ -44,35 +53,88 @@ def served(tmp_path: Path) -> Any:
         yield lambda live: Service(corpus, flows, flows[0], live_markdown=live)
 
 
-def texts(service: Service) -> list[str]:
-    """What a client shows: of each flow the chat, the answer, their streams; and of the search."""
+async def chat(client: httpx.AsyncClient, service: Service, flow: str) -> str:
+    asked = {"model": flow, "messages": [{"role": "user", "content": ASKED}]}
+    whole = (await client.post("/v1/chat/completions", json=asked)).json()
+    (citation,) = whole["spolia"]["citations"]
+    assert citation["quote"] in TEXT
+    return f"{whole['choices'][0]['message']['content']}\n{whole['spolia']['answer']}"
 
-    async def asked() -> list[str]:
+
+async def streamed_chat(client: httpx.AsyncClient, service: Service, flow: str) -> str:
+    asked = {"model": flow, "messages": [{"role": "user", "content": ASKED}], "stream": True}
+    events = (await client.post("/v1/chat/completions", json=asked)).text
+    chunks = [json.loads(row[6:]) for row in events.splitlines() if row.startswith("data: {")]
+    return "".join(one["choices"][0]["delta"].get("content", "") for one in chunks)
+
+
+async def answer(client: httpx.AsyncClient, service: Service, flow: str) -> str:
+    reply = await client.post("/v1/answer", json={"question": ASKED, "flow": flow})
+    return str(reply.json()["answer"])
+
+
+async def streamed_answer(client: httpx.AsyncClient, service: Service, flow: str) -> str:
+    reply = await client.post("/v1/answer", json={"question": ASKED, "flow": flow, "stream": True})
+    return "".join(json.loads(row[6:]) for row in reply.text.split("\n") if row.startswith('data: "'))
+
+
+def tool(name: str) -> Door:
+    async def called(client: httpx.AsyncClient, service: Service, flow: str) -> str:
+        holder = KeyHolder("k")
+        request = SimpleNamespace(scope={"holder": holder})
+        context: Any = SimpleNamespace(request_context=SimpleNamespace(request=request))
+        arguments = {"question": ASKED} | ({"flow": flow} if name == "answer" else {})
+        function = mcp_server(service)._tool_manager.get_tool(name).fn  # type: ignore[union-attr]
+        reply = await function(context=context, **arguments)
+        return str(reply["answer"] if name == "answer" else reply["hits"][0]["text"])
+
+    return called
+
+
+def command(*, json: bool, is_terminal: bool) -> Door:
+    """What `spolia ask` prints, and what it gives as JSON."""
+
+    async def asked(client: httpx.AsyncClient, service: Service, flow: str) -> str:
+        out = io.StringIO()
+        out.isatty = lambda: is_terminal  # type: ignore[method-assign]
+        with Run(), redirect_stdout(out):
+            reply = results.answered(
+                Screen(json=json), service.flows[flow].answer, Query(ASKED),
+                streams=True, live_markdown=service.live_markdown,
+            )  # fmt: skip
+        return f"{out.getvalue()}\n{reply.text}".replace("\n", " ")
+
+    return asked
+
+
+DOORS: dict[str, Door] = {
+    "chat": chat,
+    "streamed chat": streamed_chat,
+    "answer": answer,
+    "streamed answer": streamed_answer,
+    "MCP answer": tool("answer"),
+    "MCP search": tool("search"),
+    "ask": command(json=False, is_terminal=False),
+    "ask in a terminal": command(json=False, is_terminal=True),
+    "ask --json": command(json=True, is_terminal=False),
+}
+"""The ways that an answer leaves by, each as what a person or a client is shown."""
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_is_inert_unless_live_markdown_is_wanted(served: Any, door: str) -> None:
+    async def shown(service: Service) -> list[str]:
         transport = httpx.ASGITransport(application(service, ApiKeys.of_token("k")))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=HEADERS) as client:
-            found: list[str] = []
-            for flow in service.flows:
-                chat = {"model": flow, "messages": [{"role": "user", "content": ASKED}]}
-                whole = (await client.post("/v1/chat/completions", json=chat)).json()
-                found += [whole["choices"][0]["message"]["content"], whole["spolia"]["answer"]]
-                events = (await client.post("/v1/chat/completions", json={**chat, "stream": True})).text
-                chunks = [json.loads(row[6:]) for row in events.splitlines() if row.startswith("data: {")]
-                found.append("".join(one["choices"][0]["delta"].get("content", "") for one in chunks))
-                answer = {"question": ASKED, "flow": flow}
-                found.append((await client.post("/v1/answer", json=answer)).json()["answer"])
-                streamed = (await client.post("/v1/answer", json={**answer, "stream": True})).text.split("\n")
-                found.append("".join(json.loads(row[6:]) for row in streamed if row.startswith('data: "')))
-                (citation,) = whole["spolia"]["citations"]
-                assert citation["quote"] in TEXT
-            return found
+            return [await DOORS[door](client, service, flow) for flow in service.flows]
 
-    return asyncio.run(asked())
+    for text in asyncio.run(shown(served(False))):
+        assert disarm(PLAN) in text
+        assert disarm(text) == text
+    assert all(PLAN in text for text in asyncio.run(shown(served(True))))
 
 
-def test_every_way_of_answering_is_inert_unless_live_markdown_is_wanted(served: Any) -> None:
-    inert, live = texts(served(False)), texts(served(True))
-    assert len(inert) == len(live) == 10
-    assert [PLAN in one for one in live] == [True] * 10
-    for one in inert:
-        assert disarm(PLAN) in one
-        assert disarm(one) == one
+def test_a_notebook_shows_an_answer_as_text() -> None:
+    answer = Answer(PLAN)
+    assert "<img" not in answer._repr_html_()
+    assert not hasattr(answer, "_repr_markdown_")

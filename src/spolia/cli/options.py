@@ -157,6 +157,9 @@ Think: TypeAlias = Annotated[
     int,
     option("--think N", "Tokens for what the model thinks before each reply; learnt from its first cut one.", min=0),
 ]
+LiveMarkdown: TypeAlias = Annotated[
+    bool, option("--live-markdown", "Leave images, HTML and scripts of answers as they are; else they are made inert.")
+]
 BudgetCalls: TypeAlias = Annotated[int | None, option("--budget-calls", "Limit on calls to language models.", min=0)]
 BudgetTokens: TypeAlias = Annotated[
     int | None, option("--budget-tokens", "Limit on tokens, sent and generated together.", min=0)

@@ -6,6 +6,7 @@ from typing import Any
 
 from spolia.cli.commands.index import unmade_data
 from spolia.cli.screen import Renderable, Screen, indented, one_line, text, visible
+from spolia.core.markdown import MarkdownStream, disarm
 from spolia.core.operator import Operator
 from spolia.core.run_context import Done, Emitted, Retracted
 from spolia.run.lane import Lane, step_names
@@ -41,27 +42,43 @@ def tell_of_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> No
         screen.say(line, "yellow")
 
 
-def answered(screen: Screen, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:
-    """Run the flow; in a terminal a language model's text is printed as it comes."""
-    if screen.json or not (live and sys.stdout.isatty()):
+def answered(
+    screen: Screen, flow: Operator[Query, Answer], query: Query, *, streams: bool, live_markdown: bool
+) -> Answer:
+    """Run the flow and print its answer, whose Markdown is made inert: it may go on to a file or a viewer.
+
+    Args:
+        streams: print a language model's text as it comes, if there is a terminal.
+        live_markdown: leave Markdown as it is.
+    """
+    if screen.json or not (streams and sys.stdout.isatty()):
         answer = flow(query)
+        answer = answer if live_markdown else answer.but(text=disarm(answer.text))
         screen.show(_styled(answer))
         return answer
-    shown = ""
+    shown, markdown = "", None if live_markdown else MarkdownStream()
     for event in flow.stream(query):
         if isinstance(event, Emitted) and event.final:
             shown += event.text
-            sys.stdout.write(visible(event.text))
-            sys.stdout.flush()
+            _write(event.text if markdown is None else markdown.feed(event.text))
         elif isinstance(event, Retracted):
             shown = shown[: -event.characters]
+            if markdown is not None:
+                markdown.retract(event.characters)
             screen.say("\n(the last part is taken back)")
         elif isinstance(event, Done):
             answer = event.value
-    sys.stdout.write("\n")
-    if shown != answer.text:
+    _write("\n" if markdown is None else f"{markdown.end()}\n")
+    is_shown = shown == answer.text
+    answer = answer if live_markdown else answer.but(text=disarm(answer.text))
+    if not is_shown:
         screen.show(_styled(answer))
     return answer
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(visible(text))
+    sys.stdout.flush()
 
 
 def _styled(answer: Answer) -> Renderable:

@@ -27,6 +27,8 @@ class SpanReader(Operator[Ranking, Answer]):
         threshold: the least s that is an answer; 0 where an answer is as likely as none. Higher abstains more often.
         rank_weight: how much the order of the passages counts; 0 to judge by the reader alone.
         abstention: the reply where nothing answers.
+        live_markdown: leave images, HTML and links of documents as they are; by default `disarm` makes them inert in
+            the reply. The citation always has the document's own words.
 
     Raises:
         WiringError: for numbers out of range.
@@ -45,8 +47,9 @@ class SpanReader(Operator[Ranking, Answer]):
     threshold: float = 0.0
     rank_weight: float = 2.0
     abstention: str = "No passage was found that answers this."
+    live_markdown: bool = False
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -68,7 +71,8 @@ class SpanReader(Operator[Ranking, Answer]):
         *_, node, span = max(found, key=lambda one: one[:2])
         quote = node.text[span.start : span.end]
         cited = Citation("1", node.id, node.document, node.uri, quote, node.span_of(span.start, span.end))
-        answer = Answer(f"{disarm(without_citations(plain(quote)))} [1]", (cited,), "answered", shown)
+        text = f"{without_citations(plain(quote))} [1]"
+        answer = Answer(text if self.live_markdown else disarm(text), (cited,), "answered", shown)
         emit(answer.text)
         return answer
 

@@ -31,6 +31,7 @@ def ask(
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
     estimate: options.Estimated = False,
+    live_markdown: options.LiveMarkdown = False,
 ) -> Exit:
     """Answer a question from a store or a folder, with citations; abstain if no passage answers it.
 
@@ -75,7 +76,7 @@ def ask(
             estimates.tell_estimates(screen, {flow: estimates.estimate(whole, [query], given.access or (), 1)}, 1)
             return Exit.DONE
         with run.lane() as lane:
-            answer = results.answered(screen, whole, query, live=asked)
+            answer = results.answered(screen, whole, query, streams=asked, live_markdown=live_markdown)
         first.look()
         if given.json:
             corpus = parts.chunks.corpus

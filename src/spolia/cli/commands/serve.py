@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia.cli import options
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import MAIN, RerankOptions
+from spolia.cli.options import MAIN, LiveMarkdown, RerankOptions
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError, installed
@@ -219,10 +219,7 @@ def serve(
     shadow_calls: Annotated[
         int, option("--shadow-calls", "Limit on the candidate's calls to language models in a day.", min=0)
     ] = 1_000,
-    live_markdown: Annotated[
-        bool,
-        option("--live-markdown", "Send images, HTML and scripts of answers as they are; else they are made inert."),
-    ] = False,
+    live_markdown: LiveMarkdown = False,
 ) -> Exit:
     """Serve flows over HTTP: OpenAI's chat API, answers and search as JSON.
 
