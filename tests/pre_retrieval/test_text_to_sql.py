@@ -107,7 +107,7 @@ def test_a_million_rows_are_as_many_as_the_limit_says(people: SQLiteFile) -> Non
 def test_a_statement_without_end_is_broken_off_and_said(people: SQLiteFile) -> None:
     endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) AS n FROM c"
     model = ScriptedModel((("took longer than", "SELECT name FROM person"), ("", endless)))
-    assert len(TextToSQL(model, people, limits=QueryLimits(timeout_s=0.1))(WHO)) == 3
+    assert len(TextToSQL(model, people, limits=QueryLimits(timeout_s=1))(WHO)) == 3
 
 
 @pytest.mark.parametrize("reply", ["", "I am sorry, I cannot do that.", "对不起", "<think>SELECT", "no " * 2000])
