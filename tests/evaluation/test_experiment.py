@@ -240,7 +240,7 @@ def test_a_step_that_two_flows_share_runs_once_and_counts_its_time_for_both(thre
     assert next(run.executed[type(slow)]) == 10
     one, other = (flow.latency for flow in report.flows)
     assert (one.n, other.n, one.cached, other.cached) == (9, 9, 0, 0)
-    assert 0.03 <= (one.p50_s or 0) < 0.04 <= (other.p50_s or 0) < 0.07
+    assert 0.03 <= (one.p50_s or 0) <= (other.p50_s or 0) - 0.01
     assert "≥" not in tables.markdown(report)
 
 
@@ -255,10 +255,11 @@ def test_of_a_step_that_an_earlier_run_computed_only_the_rest_is_timed(tmp_path:
     assert latency(slow).n == 9
     rest = latency(slow >> first)
     assert (rest.n, rest.p50_s, rest.cached) == (0, None, 9)
-    assert 0.01 <= (rest.ran_p50_s or 0) < 0.03
+    assert (rest.ran_p50_s or 0) >= 0.01
     again = latency(slow >> first, replace=True)
     assert (again.n, again.cached) == (9, 0)
-    assert 0.04 <= (again.p50_s or 0) < 0.07
+    assert (again.p50_s or 0) >= 0.04
+    assert (again.p50_s or 0) > (rest.ran_p50_s or 0)  # by the 0.03 s that `slow` sleeps, in every question
 
 
 def test_judges_are_paid_apart_and_their_silence_is_counted() -> None:
