@@ -3,16 +3,16 @@
 import struct
 import zlib
 from collections.abc import Iterator
-from ctypes import byref, c_float, c_uint, c_void_p, cast, create_string_buffer
+from ctypes import byref, c_float, c_uint, cast, create_string_buffer
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from pypdfium2 import PdfBitmap, PdfMatrix, raw
 
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, kinds, strokes
+from spolia.indexing.readers.pdf.geometry import FARTHEST, Area, VisiblePage, form_objects, matrices, objects, strokes
 from spolia.indexing.readers.unit_failures import Attempt
 
 _COLOURS = {1: 0, 3: 2, 4: 6}  # channels to PNG's colour type
@@ -102,7 +102,8 @@ def _stored(object: Any) -> bytes:
 
 _MOST_OBJECTS = 20_000
 _MOST_POINTS = 2_000
-_DEEPEST = 3
+_DEEPEST = 4
+"""Forms within forms."""
 _STRAIGHT = 0.75
 """Points that a rule may be off."""
 _SHORTEST = 4.0
@@ -112,124 +113,104 @@ _NEARLY = 4.0
 _SMALLEST_PICTURE = 24.0
 
 
-class Rule(NamedTuple):
-    """A straight line: where it lies across, and from where to where it goes."""
-
-    at: float
-    start: float
-    end: float
-
-
-class Drawing(NamedTuple):
-    """A path or an image, also of a form within the page: its address, and how its coordinates lead to the page's."""
-
-    kind: int
-    handle: int
-    matrix: PdfMatrix
+NO_RULES = np.empty((0, 3))
 
 
 @dataclass
 class Drawn:
-    """Pictures and rules on a page."""
+    """Pictures and rules on a page. Rules are straight lines: n × 3, where each lies across, and from where to where it
+    goes."""
 
-    across: list[Rule] = field(default_factory=list)
-    down: list[Rule] = field(default_factory=list)
+    across: Any = field(default_factory=lambda: NO_RULES)
+    down: Any = field(default_factory=lambda: NO_RULES)
     pictures: list[tuple[Area, Any]] = field(default_factory=list)  # with PDFium's object, while the page is open
     passed_over: bool = False  # some of very many objects were not looked at
 
 
+class Drawing(NamedTuple):
+    """A path or an image, also of a form within the page: its address, its kind, and how the coordinates of what it is
+    part of lead to the page's."""
+
+    handle: int
+    kind: int
+    matrix: PdfMatrix
+
+
 def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
     """Rules and pictures of a page."""
-    objects = list(islice(_objects(page), _MOST_OBJECTS + 1))
-    found = Drawn(passed_over=len(objects) > _MOST_OBJECTS)
-    paths = [drawing for drawing in objects[:_MOST_OBJECTS] if drawing.kind == raw.FPDF_PAGEOBJ_PATH]
-    _add_rules(found, strokes(*_handles_and_matrices(paths), _MOST_POINTS), sheet)
-    images = [drawing for drawing in objects[:_MOST_OBJECTS] if drawing.kind == raw.FPDF_PAGEOBJ_IMAGE]
-    for image in images:
-        object = cast(image.handle, raw.FPDF_PAGEOBJECT)
-        _add_picture(found, object, _bounds(object, image.matrix, sheet))
-    return found
+    drawings = list(islice(_drawings(objects(page), PdfMatrix(), _DEEPEST), _MOST_OBJECTS + 1))
+    passed_over = len(drawings) > _MOST_OBJECTS
+    paths = [drawing for drawing in drawings[:_MOST_OBJECTS] if drawing.kind == raw.FPDF_PAGEOBJ_PATH]
+    images = [drawing for drawing in drawings[:_MOST_OBJECTS] if drawing.kind == raw.FPDF_PAGEOBJ_IMAGE]
+    areas = [_bounds(image, sheet) for image in images]
+    across, down = _rules(_strokes(paths, sheet), areas)
+    pictures = [
+        (area, cast(image.handle, raw.FPDF_PAGEOBJECT))
+        for image, area in zip(images, areas, strict=True)
+        if min(area.width, area.height) >= _SMALLEST_PICTURE
+    ]
+    return Drawn(across, down, pictures, passed_over)
 
 
-def _handles_and_matrices(paths: list[Drawing]) -> tuple[list[int], Any]:
-    matrices = np.array([drawing.matrix.get() for drawing in paths], dtype=float).reshape(-1, 6)
-    return [drawing.handle for drawing in paths], matrices
-
-
-def _add_picture(found: Drawn, object: Any, area: Area) -> None:
-    """A picture, or a rule, which some writers make as a picture of one row of dots."""
-    x, y = area.middle
-    if min(area.width, area.height) >= _SMALLEST_PICTURE:
-        found.pictures.append((area, object))
-    elif area.height <= _THICKEST and area.width >= _SHORTEST:
-        found.across.append(Rule(y, area.left, area.right))
-    elif area.width <= _THICKEST and area.height >= _SHORTEST:
-        found.down.append(Rule(x, area.top, area.bottom))
-
-
-_AS_IT_IS = PdfMatrix()
-
-
-def _objects(page: Any) -> Iterator[Drawing]:
-    for handle, kind in islice(kinds(page), _MOST_OBJECTS * 5):
+def _drawings(handles: list[tuple[int, int]], matrix: PdfMatrix, depth: int) -> Iterator[Drawing]:
+    for handle, kind in handles[: _MOST_OBJECTS * 5]:
         if kind in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
-            yield Drawing(kind, handle, _AS_IT_IS)
-        elif kind == raw.FPDF_PAGEOBJ_FORM:
-            yield from _within(cast(handle, raw.FPDF_PAGEOBJECT), _AS_IT_IS, _DEEPEST)
+            yield Drawing(handle, kind, matrix)
+        elif kind == raw.FPDF_PAGEOBJ_FORM and depth:
+            inner = PdfMatrix(*matrices([handle])[0].tolist()).multiply(matrix)
+            yield from _drawings(form_objects(handle, _MOST_OBJECTS), inner, depth - 1)
 
 
-def _within(form: Any, outer: PdfMatrix, depth: int) -> Iterator[Drawing]:
-    matrix = _matrix(form).multiply(outer)
-    for number in range(min(raw.FPDFFormObj_CountObjects(form), _MOST_OBJECTS)):
-        object = raw.FPDFFormObj_GetObject(form, number)
-        kind = raw.FPDFPageObj_GetType(object)
-        if kind == raw.FPDF_PAGEOBJ_FORM and depth:
-            yield from _within(object, matrix, depth - 1)
-        elif kind in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
-            yield Drawing(kind, cast(object, c_void_p).value or 0, matrix)
-
-
-def _matrix(object: Any) -> PdfMatrix:
-    found = raw.FS_MATRIX()
-    is_known = raw.FPDFPageObj_GetMatrix(object, byref(found))
-    return PdfMatrix.from_raw(found) if is_known else PdfMatrix()
-
-
-def _bounds(object: Any, matrix: PdfMatrix, sheet: VisiblePage) -> Area:
+def _bounds(image: Drawing, sheet: VisiblePage) -> Area:
     left, bottom, right, top = c_float(), c_float(), c_float(), c_float()
+    object = cast(image.handle, raw.FPDF_PAGEOBJECT)
     raw.FPDFPageObj_GetBounds(object, byref(left), byref(bottom), byref(right), byref(top))
+    matrix = image.matrix
     return sheet.area(*matrix.on_point(left.value, bottom.value), *matrix.on_point(right.value, top.value))
 
 
-def _add_rules(found: Drawn, strokes: Any, sheet: VisiblePage) -> None:
-    """Straight strokes: n × 4, from point to point. A thin rectangle gives one for each long side."""
-    x, y = sheet.points(strokes[:, 0::2], strokes[:, 1::2])
-    flat = (abs(y[:, 0] - y[:, 1]) <= _STRAIGHT) & (abs(x[:, 0] - x[:, 1]) >= _SHORTEST)
-    steep = ~flat & (abs(x[:, 0] - x[:, 1]) <= _STRAIGHT) & (abs(y[:, 0] - y[:, 1]) >= _SHORTEST)
-    for rules, at, along in ((found.across, y[flat], x[flat]), (found.down, x[steep], y[steep])):
-        rules += map(Rule, at.mean(1).tolist(), along.min(1).tolist(), along.max(1).tolist())
+def _strokes(paths: list[Drawing], sheet: VisiblePage) -> Any:
+    """The straight strokes of paths as they are shown: n × 4, from point to point."""
+    forms = {id(path.matrix): path.matrix.get() for path in paths}
+    numbers = {form: number for number, form in enumerate(forms)}
+    outer = np.array([*forms.values()], float).reshape(-1, 6)
+    outer = outer[np.array([numbers[id(path.matrix)] for path in paths], np.intp)]
+    return sheet.ends(strokes([path.handle for path in paths], outer, _MOST_POINTS))
 
 
-def merged(rules: list[Rule]) -> list[Rule]:
-    """Rules on one line that touch, or nearly, as one.
+def _rules(strokes: Any, images: list[Area]) -> tuple[Any, Any]:
+    """The rules across and down. A thin rectangle gives one for each long side. `images`: their areas; some writers
+    make rules as images of one row of dots."""
+    thin = [_middle(area) for area in images if min(area.width, area.height) <= _THICKEST]
+    x, y = np.concatenate([strokes, np.array(thin).reshape(-1, 4)]).reshape(-1, 2, 2).transpose(2, 0, 1)
+    width, height = abs(x[:, 0] - x[:, 1]), abs(y[:, 0] - y[:, 1])
+    flat = (height <= _STRAIGHT) & (width >= _SHORTEST)
+    steep = (width <= _STRAIGHT) & (height >= _SHORTEST)
+    return tuple(
+        np.column_stack([at.mean(1), along.min(1), along.max(1)])
+        for at, along in ((y[flat], x[flat]), (x[steep], y[steep]))
+    )
 
-    >>> merged([Rule(10, 0, 50), Rule(10.5, 52, 90), Rule(40, 0, 9)])
-    [Rule(at=10, start=0, end=90), Rule(at=40, start=0, end=9)]
+
+def _middle(area: Area) -> tuple[float, float, float, float]:
+    """The stroke through the middle of a thin picture."""
+    x, y = area.middle
+    return (area.left, y, area.right, y) if area.height <= _THICKEST else (x, area.top, x, area.bottom)
+
+
+def merged(rules: Any) -> Any:
+    """Rules on one line that touch, or nearly, as one; from the first line to the last.
+
+    >>> merged(np.array([[10, 0, 50], [10.5, 52, 90], [40, 0, 9]])).tolist()
+    [[10.0, 0.0, 90.0], [40.0, 0.0, 9.0]]
     """
-    found: list[Rule] = []
-    for group in _close(sorted(rules)):
-        for rule in sorted(group, key=lambda rule: rule.start):
-            if found and found[-1].at == group[0].at and rule.start <= found[-1].end + _NEARLY:
-                found[-1] = Rule(found[-1].at, found[-1].start, max(found[-1].end, rule.end))
-            else:
-                found.append(Rule(group[0].at, rule.start, rule.end))
-    return found
-
-
-def _close(rules: list[Rule]) -> Iterator[list[Rule]]:
-    """Groups of sorted rules that lie at one place, but for the thickness of a stroke."""
-    if not rules:
-        return
-    breaks = [number for number, (one, two) in enumerate(pairwise(rules), 1) if two.at - one.at > _THICKEST]
-    for start, end in pairwise([0, *breaks, len(rules)]):
-        yield rules[start:end]
+    if not len(rules):
+        return rules
+    rules = rules[np.argsort(rules[:, 0], kind="stable")]
+    line = np.cumsum(np.diff(rules[:, 0], prepend=rules[0, 0]) > _THICKEST)  # but for the thickness of a stroke
+    order = np.lexsort((rules[:, 1], line))
+    first = rules[np.searchsorted(line, line), 0]
+    _, start, end = rules[order].T
+    reach = np.maximum.accumulate(end + 4 * FARTHEST * line) - 4 * FARTHEST * line  # none reaches another line
+    begins = np.append(True, (np.diff(line) > 0) | (start[1:] > reach[:-1] + _NEARLY)).nonzero()[0]
+    return np.column_stack([first[begins], start[begins], np.maximum.reduceat(end, begins)])

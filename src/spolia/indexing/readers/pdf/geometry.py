@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ctypes import PYFUNCTYPE, addressof, c_double, c_int, c_ulong, c_void_p, cast, create_string_buffer
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from math import isfinite
 from typing import Any, NamedTuple, Self
 
@@ -101,9 +101,13 @@ class VisiblePage:
         x, y = self.points(sides[:, 0::2], sides[:, 1::2])
         return np.column_stack([x.min(1), y.min(1), x.max(1), y.max(1)])
 
+    def ends(self, strokes: Any) -> Any:
+        """Many strokes: n × 4, from point to point."""
+        return np.column_stack(self.points(strokes[:, 0::2], strokes[:, 1::2]))[:, [0, 2, 1, 3]]
+
     def points(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Arrays of the file's coordinates as they are shown."""
-        return self._turned(*(np.nan_to_num(np.clip(each, -FARTHEST, FARTHEST), copy=False) for each in (x, y)))
+        return self._turned(_sane_places(x), _sane_places(y))
 
     def point(self, x: float, y: float) -> tuple[float, float]:
         """A point of the file's coordinates as it is shown."""
@@ -124,6 +128,11 @@ def _sane(value: float) -> float:
     return min(max(value, -FARTHEST), FARTHEST) if isfinite(value) else 0.0
 
 
+def _sane_places(places: Any) -> Any:
+    places = np.minimum(np.maximum(places, -FARTHEST), FARTHEST)
+    return np.where(places == places, places, 0.0)  # some are no number
+
+
 def _plain(function: Any, result: Any, *arguments: Any) -> Any:
     """A function of PDFium that takes addresses as numbers. No other thread runs meanwhile: a call takes less time."""
     return PYFUNCTYPE(result, *arguments)(cast(function, c_void_p).value or 0)
@@ -136,6 +145,8 @@ _size = _plain(raw.FPDFText_GetFontSize, c_double, c_void_p, c_int)
 _font = _plain(raw.FPDFText_GetFontInfo, c_ulong, c_void_p, c_int, c_void_p, c_ulong, c_void_p)
 _object = _plain(raw.FPDFPage_GetObject, c_void_p, c_void_p, c_int)
 _kind = _plain(raw.FPDFPageObj_GetType, c_int, c_void_p)
+_form_count = _plain(raw.FPDFFormObj_CountObjects, c_int, c_void_p)
+_form_object = _plain(raw.FPDFFormObj_GetObject, c_void_p, c_void_p, c_ulong)
 _segment_count = _plain(raw.FPDFPath_CountSegments, c_int, c_void_p)
 _segment = _plain(raw.FPDFPath_GetPathSegment, c_void_p, c_void_p, c_int)
 _segment_kind = _plain(raw.FPDFPathSegment_GetType, c_int, c_void_p)
@@ -202,10 +213,24 @@ def fonts(text_page: Any, numbers: Iterable[int]) -> Iterator[bytes]:
         yield name.value
 
 
-def kinds(page: Any) -> Iterator[tuple[int, int]]:
-    """The objects of a page: the address of each, and what it is, as PDFium numbers them."""
-    objects = list(map(_object, repeat(address(page)), range(raw.FPDFPage_CountObjects(page.raw))))
-    return zip(objects, map(_kind, objects), strict=True)
+def objects(page: Any) -> list[tuple[int, int]]:
+    """The objects of a page: the address of each, and its kind, as PDFium numbers them."""
+    handles = list(map(_object, repeat(address(page)), range(raw.FPDFPage_CountObjects(page.raw))))
+    return list(zip(handles, map(_kind, handles), strict=True))
+
+
+def form_objects(form: int, most: int) -> list[tuple[int, int]]:
+    """The same of a form within a page, which has an address: `most` of them."""
+    handles = list(map(_form_object, repeat(form), range(min(_form_count(form), most))))
+    return list(zip(handles, map(_kind, handles), strict=True))
+
+
+def matrices(handles: Sequence[int]) -> Any:
+    """How the coordinates of objects lead to those of what they are part of: n × 6."""
+    found = np.zeros((len(handles), 6), np.float32)
+    found[:, [0, 3]] = 1
+    list(map(_get_matrix, handles, range(found.ctypes.data, found.ctypes.data + 24 * len(handles), 24)))
+    return found.astype(float)
 
 
 def strokes(paths: Sequence[int], outer: Any, most: int) -> Any:
@@ -217,25 +242,27 @@ def strokes(paths: Sequence[int], outer: Any, most: int) -> Any:
     fill = range(modes.ctypes.data, modes.ctypes.data + 8 * len(paths), 8)
     list(map(_mode, paths, fill, (at + 4 for at in fill)))
     drawn = ((counts > 1) & (counts <= most) & modes.any(1)).nonzero()[0]
+    if not len(drawn):
+        return np.empty((0, 4))
     counts, handles = counts[drawn], [paths[number] for number in drawn.tolist()]
-    matrices = np.zeros((len(handles), 6), np.float32)
-    matrices[:, [0, 3]] = 1
-    list(map(_get_matrix, handles, range(matrices.ctypes.data, matrices.ctypes.data + 24 * len(handles), 24)))
     owner = np.repeat(np.arange(len(handles)), counts)
-    first = np.repeat(np.cumsum(counts) - counts, counts)
-    number = np.arange(len(owner))
-    segments = list(map(_segment, (handles[at] for at in owner.tolist()), (number - first).tolist()))
+    owners = chain.from_iterable(map(repeat, handles, counts.tolist()))
+    segments = list(map(_segment, owners, chain.from_iterable(map(range, counts.tolist()))))
     kind = np.fromiter(map(_segment_kind, segments), np.intp, len(segments))
-    closes = np.fromiter(map(_closes, segments), bool, len(segments))
+    starts = kind == raw.FPDF_SEGMENT_MOVETO
+    starts[np.cumsum(counts) - counts] = True
+    lasts = np.append(starts[1:], True).nonzero()[0]
+    closed = lasts[np.fromiter(map(_closes, (segments[at] for at in lasts.tolist())), bool, len(lasts))]
+    ahead = ((kind == raw.FPDF_SEGMENT_LINETO) & ~starts).nonzero()[0]
+    begins = np.concatenate([ahead - 1, closed])
+    ends = np.concatenate([ahead, starts.nonzero()[0][np.searchsorted(lasts, closed)]])
+    needed = np.zeros(len(segments), bool)
+    needed[begins] = needed[ends] = True
+    places = needed.nonzero()[0]
     points = np.zeros((len(segments), 2), np.float32)
-    to = range(points.ctypes.data, points.ctypes.data + 8 * len(segments), 8)
-    list(map(_segment_point, segments, to, (at + 4 for at in to)))
-    x, y = _moved(outer[drawn][owner], *_moved(matrices[owner].astype(float), *points.T.astype(float)))
-    start = np.maximum.accumulate(np.where(kind == raw.FPDF_SEGMENT_MOVETO, number, -1)) if len(number) else number
-    ahead = ((kind == raw.FPDF_SEGMENT_LINETO) & (number > first)).nonzero()[0]
-    back = (closes & (start >= first)).nonzero()[0]
-    ends = np.concatenate([ahead, start[back]])
-    begins = np.concatenate([ahead - 1, back])
+    to = (points.ctypes.data + 8 * places).tolist()
+    list(map(_segment_point, (segments[at] for at in places.tolist()), to, (at + 4 for at in to)))
+    x, y = _moved(outer[drawn][owner], *_moved(matrices(handles)[owner], *points.T.astype(float)))
     return np.column_stack([x[begins], y[begins], x[ends], y[ends]])
 
 

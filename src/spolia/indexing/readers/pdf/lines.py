@@ -115,6 +115,7 @@ class PageLine:
     text: str
     area: Area
     at: int = -1  # number of its first character on the page, for PDFium; -1 for what does not come from there
+    end: int = -1  # number after its last character
     size: float = 0.0  # of its letters, in points; 0 where nobody asked
     bold: bool = False  # known only where it matters
     heading: bool = False  # its words may be those of a heading; known only where somebody looked
@@ -156,7 +157,9 @@ def lines_of(text_page: Any, text: str, sheet: VisiblePage) -> tuple[list[PageLi
         texts = [NO_TEXT.sub("", text).strip() for text in texts]
     sides, nowhere, pieces = rectangles(text_page, [(line.start(), line.end() - line.start()) for line in found])
     areas = _areas(sides, nowhere, sheet)
-    lines = [PageLine(words, area, at.start()) for words, area, at in zip(texts, areas, found, strict=True) if words]
+    lines = [
+        PageLine(words, area, *line.span()) for words, area, line in zip(texts, areas, found, strict=True) if words
+    ]
     return lines, sheet.shown(pieces)
 
 
@@ -180,9 +183,9 @@ def by_columns(
     """The lines of columns that the file draws row by row: those across a gutter in pieces, each column together where
     it begins."""
     blocks: dict[tuple[int, ...], Block] = {}
-    for line, (_, end) in zip(lines, pairwise([*(line.at for line in lines), len(text)]), strict=True):
+    for line in lines:
         crossed = [gutter for gutter in gutters if gutter.crosses(line.area)]
-        for piece in _pieces(range(line.at, end), crossed, text_page, text, sheet) if crossed else [line]:
+        for piece in _pieces(range(line.at, line.end), crossed, text_page, text, sheet) if crossed else [line]:
             sides = tuple(gutter.side(piece.area) for gutter in gutters)
             blocks.setdefault(sides if any(sides) else (len(gutters), piece.at), []).append(piece)
     return [line for block in blocks.values() for line in block]
@@ -199,7 +202,7 @@ def _pieces(
     spans = [(start, end - start) for start, end in pairwise([*starts, line.stop])]
     for (start, count), area in zip(spans, areas_of(text_page, spans, sheet), strict=True):
         if words := NO_TEXT.sub("", text[start : start + count]).strip():
-            yield PageLine(words, area, start)
+            yield PageLine(words, area, start, start + count)
 
 
 _BOLD = re.compile(rb"bold|black|heavy|[-,]?medi\b|cmbx|[-_,]b[di]?\b", re.IGNORECASE)

@@ -1,6 +1,5 @@
 """A page of a PDF: its text with places, tables and pictures, and what was written onto it later."""
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -10,6 +9,7 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import Any
 
+import numpy as np
 from pypdfium2 import raw
 
 from spolia.indexing.readers.pdf.columns import Gutter, gutters_of
@@ -31,10 +31,9 @@ from spolia.indexing.readers.pdf.lines import (
     text_of,
 )
 from spolia.indexing.readers.pdf.tables import (
-    Grid,
-    Letter,
+    NO_LETTERS,
+    Letters,
     PageTable,
-    area_of,
     caption_of,
     grids_of,
     letters_of,
@@ -211,7 +210,7 @@ def _read(page: Any, text_page: Any, form: Any, attempt: Attempt, *, tables: boo
     attempt("set of headings", lambda: measure(lines, text_page), None)
     drawn = attempt("set of drawings", lambda: drawn_on(page, sheet), Drawn())
     found: list[PageTable] = []
-    letters: list[Letter] = []
+    letters = NO_LETTERS
     if tables:
         found, letters = attempt(
             "table", lambda: _tables_on(lines, drawn, text_page, text, sheet, attempt), (found, letters)
@@ -236,47 +235,40 @@ def _turned(text_page: Any, text: str, sheet: VisiblePage) -> str:
 
 def _tables_on(
     lines: list[PageLine], drawn: Drawn, text_page: Any, text: str, sheet: VisiblePage, attempt: Attempt
-) -> tuple[list[PageTable], list[Letter]]:
+) -> tuple[list[PageTable], Letters]:
     """The tables of a page, and the letters in and around them."""
     grids = list(grids_of(drawn)) if lines else []
-    stretches = list(_within(grids, lines, len(text)))
-    letters = letters_of(text_page, text, stretches, sheet) if stretches else []
+    areas = [grid.area for grid in grids]
+    stretches = [(line.at, line.end) for line in lines if any(area.meets(line.area) for area in areas)]
+    if not stretches:
+        return [], NO_LETTERS
+    letters = letters_of(text_page, text, stretches, sheet)
     return tables_of(grids, letters, text, attempt), letters
 
 
-def _within(grids: list[Grid], lines: list[PageLine], end: int) -> Iterator[tuple[int, int]]:
-    """The stretches of the lines that overlap a grid."""
-    areas = [grid.area for grid in grids]
-    for line, (_, stop) in zip(lines, pairwise([*(line.at for line in lines), end]), strict=True):
-        if any(area.meets(line.area) for area in areas):
-            yield line.at, stop
-
-
-def _with_tables(
-    lines: list[PageLine], tables: list[PageTable], letters: list[Letter], text: str
-) -> Iterator[PageLine]:
+def _with_tables(lines: list[PageLine], tables: list[PageTable], letters: Letters, text: str) -> Iterator[PageLine]:
     """The lines, with the rows of each table in place of its letters, where the first of them stands."""
-    owner = {at: table for table in tables for at in table.letters}
-    numbers = [letter.at for letter in letters]
+    owners = np.full(len(letters), -1)
+    for number, table in enumerate(tables):
+        owners[np.searchsorted(letters.numbers, table.letters)] = number
     put: set[int] = set()
-    for line, (_, end) in zip(lines, pairwise([*(line.at for line in lines), len(text)]), strict=True):
-        own = letters[bisect_left(numbers, line.at) : bisect_left(numbers, end)]
-        owners = [owner.get(letter.at) for letter in own]
-        if not any(owners):
+    for line in lines:
+        own = slice(*np.searchsorted(letters.numbers, (line.at, line.end)).tolist())
+        if (owners[own] < 0).all():
             yield line
             continue
-        for table, run in _runs(own, owners):
-            if table is None:
-                yield PageLine(written(run, text), area_of(run), run[0].at, line.size, line.bold)
-            elif id(table) not in put:
-                put.add(id(table))
+        for owner, run in _runs(owners[own], letters[own]):
+            if owner < 0:
+                at, end = run.numbers[[0, -1]].tolist()
+                yield PageLine(written(run.numbers, text), run.area, at, end + 1, line.size, line.bold)
+            elif owner not in put:
+                put.add(owner)
+                table = tables[owner]
                 for cells, area in zip(table.rows, table.areas, strict=True):
                     yield PageLine(" | ".join(cells), area, table=table)
 
 
-def _runs(letters: list[Letter], owners: list[PageTable | None]) -> Iterator[tuple[PageTable | None, list[Letter]]]:
-    start = 0
-    for at in range(1, len(letters) + 1):
-        if at == len(letters) or owners[at] is not owners[start]:
-            yield owners[start], letters[start:at]
-            start = at
+def _runs(owners: Any, letters: Letters) -> Iterator[tuple[int, Letters]]:
+    turns = (np.diff(owners) != 0).nonzero()[0] + 1
+    for start, stop in pairwise([0, *turns.tolist(), len(owners)]):
+        yield int(owners[start]), letters[start:stop]

@@ -1,45 +1,69 @@
 """Tables between rules: the letters on a page, the grids that rules make, and their cells."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import compress, pairwise
-from operator import itemgetter
+from itertools import groupby, pairwise
+from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from spolia.indexing.readers.pdf.drawings import Drawn, Rule, merged
+from spolia.indexing.readers.pdf.drawings import NO_RULES, Drawn, merged
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes
 from spolia.indexing.readers.pdf.lines import HYPHEN, NO_TEXT, PageLine
 from spolia.indexing.readers.unit_failures import Attempt
 
 
-class Letter(NamedTuple):
-    """A character that is no blank: its number on the page, and where it stands."""
+@dataclass(frozen=True, eq=False)
+class Letters:
+    """Characters that are no blanks: their numbers on the page, rising, and where they stand, n × 4."""
 
-    at: int
-    text: str
-    left: float
-    top: float
-    right: float
-    bottom: float
+    numbers: Any
+    sides: Any
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, which: Any) -> "Letters":
+        return Letters(self.numbers[which], self.sides[which])
+
+    @cached_property
+    def middles(self) -> Any:
+        """The middle of each: n × 2."""
+        return (self.sides[:, :2] + self.sides[:, 2:]) / 2
 
     @property
-    def middle(self) -> float:
-        """Of its height."""
-        return (self.top + self.bottom) / 2
+    def area(self) -> Area:
+        """The smallest area around all."""
+        return Area(*self.sides[:, :2].min(0).tolist(), *self.sides[:, 2:].max(0).tolist())
+
+    def within(self, area: Area) -> "Letters":
+        """Those whose middle lies in an area."""
+        return self[((self.middles >= area[:2]) & (self.middles <= area[2:])).all(1)]
+
+    def turned(self, turn: int) -> "Letters":
+        """Letters of rotated text, as they stand for who reads them upright. `turn`: 1 for text that goes up the page,
+        -1 for text that goes down."""
+        if not turn:
+            return self
+        left, top, right, bottom = self.sides.T
+        return Letters(self.numbers, np.column_stack(_turned_sides(left, top, right, bottom, turn)))
 
 
-_letter = partial(tuple.__new__, Letter)
-Row = list[Letter]
-_left = itemgetter(2)
+NO_LETTERS = Letters(np.empty(0, np.intp), np.empty((0, 4)))
 
 
-def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], sheet: VisiblePage) -> list[Letter]:
-    """The characters of some stretches of a page, in the order of the file."""
+def _turned_sides(left: Any, top: Any, right: Any, bottom: Any, turn: int) -> tuple[Any, Any, Any, Any]:
+    return (-bottom, left, -top, right) if turn > 0 else (top, -right, bottom, -left)
+
+
+def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], sheet: VisiblePage) -> Letters:
+    """The characters of some stretches of a page, in the order of the file. `stretches`: their first characters, and
+    the ends."""
     numbers = [
         at
         for start, end in stretches
@@ -49,71 +73,45 @@ def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], 
     if NO_TEXT.search(text):
         numbers = [at for at in numbers if not NO_TEXT.match(text[at])]
     sides, nowhere = boxes(text_page, numbers)
-    said = [text[at] for at in numbers]
-    letters = list(map(_letter, zip(numbers, said, *sheet.shown(sides).T.tolist(), strict=True)))
-    return list(compress(letters, ~nowhere)) if nowhere.any() else letters
+    return Letters(np.array(numbers, np.intp), sheet.shown(sides))[~nowhere]
 
 
-def area_of(letters: Iterable[Letter]) -> Area:
-    """The smallest area around some letters."""
-    _, _, lefts, tops, rights, bottoms = zip(*letters, strict=True)
-    return Area(min(lefts), min(tops), max(rights), max(bottoms))
+def rows_of(letters: Letters) -> Any:
+    """The row of each letter, from 0 at the top: letters at one height; small ones join large ones."""
+    heights, middles = letters.sides[:, 3] - letters.sides[:, 1], letters.middles[:, 1]
+    large = heights >= 0.8 * np.median(heights)
+    order = np.lexsort((middles[large],))
+    sorted_middles = middles[large][order].tolist()
+    reaches = (middles[large] + 0.45 * np.minimum(heights[large], 20.0))[order].tolist()
+    starts, at = list[float](), 0
+    while at < len(sorted_middles):
+        starts.append(sorted_middles[at])
+        at = bisect_right(sorted_middles, reaches[at])
+    tops = np.array(starts)
+    nearest = np.searchsorted((tops[1:] + tops[:-1]) / 2, middles)
+    return np.where(large, np.searchsorted(tops, middles, "right") - 1, nearest)
 
 
-def rows_of(letters: Sequence[Letter]) -> list[Row]:
-    """Letters at one height, from top to bottom, each row from left to right; small ones join large ones."""
-    if not letters:
-        return []
-    heights = [bottom - top for _, _, _, top, _, bottom in letters]
-    middles = [(top + bottom) / 2 for _, _, _, top, _, bottom in letters]
-    usual = 0.8 * median(heights)
-    large, small = ([at for at, height in enumerate(heights) if (height < usual) is low] for low in (False, True))
-    rows: list[Row] = []
-    reach, starts = float("-inf"), list[float]()
-    for number in sorted(large, key=middles.__getitem__):
-        middle = middles[number]
-        if middle > reach:
-            rows.append([])
-            starts.append(middle)
-            reach = middle + 0.45 * min(heights[number], 20.0)
-        rows[-1].append(letters[number])
-    for number in small:
-        middle = middles[number]
-        rows[min(range(len(rows)), key=lambda row: abs(starts[row] - middle))].append(letters[number])
-    return [sorted(row, key=_left) for row in rows]
+_PHRASE, _WORD = 0.42, 0.15
+"""Blanks that part phrases and words, in heights of a letter."""
 
 
-def phrases_of(row: Row) -> Iterator[Row]:
-    """What stands together in a row: letters with less than two blanks between them."""
-    return _pieces(row, 0.42)
+def _begins(sides: Any, groups: Any, blank: float) -> Any:
+    """Which letters begin a word or a phrase. `groups`: of letters that are next to each other, as the row of each."""
+    gaps = sides[1:, 0] - sides[:-1, 2]
+    least = np.maximum(1.0, blank * np.maximum(4.0, sides[1:, 3] - sides[1:, 1]))
+    return np.append(True, (np.diff(groups) != 0) | (gaps > least))
 
 
-def words_of(row: Row) -> Iterator[Row]:
-    """The words of a row: letters with less than a blank between them."""
-    return _pieces(row, 0.15)
-
-
-def _pieces(row: Row, ems: float) -> Iterator[Row]:
-    start, end = 0, float("inf")
-    for number, (_, _, left, top, right, bottom) in enumerate(row):
-        if left - end > 1.0 and left - end > ems * max(4.0, bottom - top):
-            yield row[start:number]
-            start = number
-        end = right
-    if row:
-        yield row[start:]
-
-
-def written(letters: Sequence[Letter], text: str) -> str:
-    """What letters say, in the order of the file, with a blank where the file has one or goes on elsewhere."""
-    ordered = sorted(letters)
-    if ordered and ordered[-1].at - ordered[0].at == len(ordered) - 1:
-        return text[ordered[0].at : ordered[-1].at + 1]
-    pieces = [letter.text for letter in ordered[:1]]
-    for before, after in pairwise(ordered):
-        skipped = after.at - before.at - 1
-        apart = skipped and before.text != HYPHEN and (skipped > 2 or text[before.at + 1 : after.at].isspace())
-        pieces.append(" " + after.text if apart else after.text)
+def written(numbers: Any, text: str) -> str:
+    """What letters say, in the order of the file, with a blank where the file has one or goes on elsewhere. `numbers`:
+    theirs, rising."""
+    breaks = (np.diff(numbers) > 1).nonzero()[0] + 1
+    starts, ends = numbers[[0, *breaks]].tolist(), (numbers[[*(breaks - 1), -1]] + 1).tolist()
+    pieces = [text[starts[0] : ends[0]]]
+    for before, start, end in zip(ends, starts[1:], ends[1:], strict=False):
+        apart = text[before - 1] != HYPHEN and (start - before > 2 or text[before:start].isspace())
+        pieces.append((" " if apart else "") + text[start:end])
     return "".join(pieces)
 
 
@@ -123,47 +121,39 @@ _NEAREST = 3.0
 _MOST_RULES = 400
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Grid:
-    """Rules that belong together. Without those that go down, columns have to be found in the text."""
+    """Rules that belong together: n × 3. Without those that go down, columns have to be found in the text."""
 
-    across: tuple[Rule, ...]
-    down: tuple[Rule, ...] = ()
+    across: Any
+    down: Any
 
     @cached_property
     def area(self) -> Area:
         """All of it."""
-        sides = [rule.at for rule in self.down]
-        ends = [rule.at for rule in self.across]
-        return Area(
-            min(min(rule.start for rule in self.across), *sides, float("inf")),
-            min(min(ends), *(rule.start for rule in self.down), float("inf")),
-            max(max(rule.end for rule in self.across), *sides, float("-inf")),
-            max(max(ends), *(rule.end for rule in self.down), float("-inf")),
-        )
+        left = min(self.across[:, 1].min(), self.down[:, 0].min(initial=np.inf))
+        top = min(self.across[:, 0].min(), self.down[:, 1].min(initial=np.inf))
+        right = max(self.across[:, 2].max(), self.down[:, 0].max(initial=-np.inf))
+        bottom = max(self.across[:, 0].max(), self.down[:, 2].max(initial=-np.inf))
+        return Area(float(left), float(top), float(right), float(bottom))
 
     @cached_property
     def heights(self) -> list[float]:
         """Where rows begin and end."""
-        area = self.area
-        return _apart([area.top, *(rule.at for rule in self.across), area.bottom])
+        return _apart([self.area.top, *self.across[:, 0].tolist(), self.area.bottom])
 
     @cached_property
     def sides(self) -> list[float]:
         """Where columns begin and end."""
-        area = self.area
-        return _apart([area.left, *(rule.at for rule in self.down), area.right])
+        return _apart([self.area.left, *self.down[:, 0].tolist(), self.area.right])
+
+    def turned(self, turn: int) -> "Grid":
+        """Rules around rotated text, as they stand for who reads it upright."""
+        return Grid(_turned_rules(self.down, turn), _turned_rules(self.across, -turn)) if turn else self
 
 
-def _parted(rules: Iterable[Rule], start: float, end: float) -> bool:
-    """Whether one of the rules at a place parts what is on both sides of it."""
-    least = 0.5 * (end - start)
-    return any(min(rule.end, end) - max(rule.start, start) > least for rule in rules)
-
-
-def _near(rules: Iterable[Rule], places: Sequence[float]) -> list[list[Rule]]:
-    """The rules at each place."""
-    return [[rule for rule in rules if abs(rule.at - place) < _NEAREST] for place in places]
+def _turned_rules(rules: Any, sign: int) -> Any:
+    return np.column_stack([sign * rules[:, 0], np.sort(-sign * rules[:, 1:], 1)])
 
 
 def _apart(places: Sequence[float]) -> list[float]:
@@ -181,46 +171,38 @@ def grids_of(drawn: Drawn) -> Iterator[Grid]:
     across, down = merged(drawn.across), merged(drawn.down)
     if len(across) + len(down) > _MOST_RULES:
         return
-    crossing = list(_crossing(across, down))
-    yield from crossing
-    used = {rule for grid in crossing for rule in grid.across}
-    yield from _stacked([rule for rule in across if rule not in used])
+    flat, steep = _crossing(across, down)
+    single = np.ones(len(across), bool)
+    for group in np.unique(steep[steep >= 0]).tolist():
+        own = flat == group
+        if own.sum() > 1:
+            single &= ~own
+            yield Grid(across[own], down[steep == group])
+    yield from _stacked(across[single])
 
 
-def _crossing(across: list[Rule], down: list[Rule]) -> Iterator[Grid]:
-    """Rules that touch each other, directly or through others."""
-    group = list(range(len(across) + len(down)))
-
-    def root(number: int) -> int:
-        while group[number] != number:
-            group[number] = group[group[number]]
-            number = group[number]
-        return number
-
-    for i, flat in enumerate(across):
-        for j, steep in enumerate(down, len(across)):
-            if _within(steep.at, flat) and _within(flat.at, steep):
-                group[root(j)] = root(i)
-    for each in sorted({root(number) for number in range(len(across))}):
-        flats = tuple(rule for number, rule in enumerate(across) if root(number) == each)
-        steeps = tuple(rule for number, rule in enumerate(down, len(across)) if root(number) == each)
-        if len(flats) > 1 and steeps:
-            yield Grid(flats, steeps)
+def _crossing(across: Any, down: Any) -> tuple[Any, Any]:
+    """The group of each rule across, and of each that goes down: of rules that touch each other, directly or through
+    others. It has the number of its last rule across; -1 for what touches none."""
+    at, start, end = across.T[:, :, None]
+    touching = (start - _REACH <= down[:, 0]) & (down[:, 0] <= end + _REACH)
+    touching &= (down[:, 1] - _REACH <= at) & (at <= down[:, 2] + _REACH)
+    flat = np.arange(len(across))
+    while True:
+        steep = np.where(touching, flat[:, None], -1).max(0, initial=-1)
+        joined = np.maximum(flat, np.where(touching, steep, -1).max(1, initial=-1))
+        if (joined == flat).all():
+            return flat, steep
+        flat = joined
 
 
-def _within(place: float, rule: Rule) -> bool:
-    return rule.start - _REACH <= place <= rule.end + _REACH
-
-
-def _stacked(across: list[Rule]) -> Iterator[Grid]:
+def _stacked(across: Any) -> Iterator[Grid]:
     """Rules of the same length, each below the one before it."""
-    left = list(across)
-    while left:
-        first = left[0]
-        same = [r for r in left if abs(r.start - first.start) < _NEAREST and abs(r.end - first.end) < _NEAREST]
-        left = [rule for rule in left if rule not in same]
-        if len(same) > 2:
-            yield Grid(tuple(same))
+    while len(across) > 2:
+        same = (abs(across[:, 1:] - across[0, 1:]) < _NEAREST).all(1)
+        if same.sum() > 2:
+            yield Grid(across[same], NO_RULES)
+        across = across[~same]
 
 
 _GAP = 5.0
@@ -228,21 +210,34 @@ _GAP = 5.0
 _FILLED = 0.9
 """Share of its column that a wrapped line can take."""
 _BLANK = 3.0
-Cells = list[list[Row]]
-"""Rows of cells, each with its letters."""
-Band = list[list[tuple[int, Row]]]
-"""Cells with their content, and its line."""
-Cell = tuple[int, int]
-"""Its band from the top and its column from the left, from 0."""
-Homes = dict[Cell, Cell]
 
 
-@dataclass(frozen=True)
+class Piece(NamedTuple):
+    """Letters of one line in one cell: band and column of the cell, the width of all and of their first word, and
+    whether the cell goes on in the next band."""
+
+    band: int
+    line: int
+    column: int
+    width: float
+    word: float
+    tall: bool
+
+
+@dataclass(frozen=True, eq=False)
 class CellGrid:
-    """The rules around a possible table and the lines of text between them, from top to bottom."""
+    """The rules around a possible table, and the letters between them: line by line, each from left to right."""
 
     grid: Grid
-    lines: Sequence[Row]
+    letters: Letters
+    lines: Any
+    """The line of each letter."""
+
+    @classmethod
+    def around(cls, letters: Letters, grid: Grid) -> "CellGrid":
+        lines = rows_of(letters)
+        order = np.lexsort((letters.sides[:, 0], lines))
+        return cls(grid, letters[order], lines[order])
 
     @property
     def ruled(self) -> bool:
@@ -250,22 +245,25 @@ class CellGrid:
         return len(self.grid.sides) > 2
 
     @cached_property
-    def phrases(self) -> list[list[Row]]:
-        """Of each line what stands together."""
-        return [list(phrases_of(line)) for line in self.lines]
+    def phrases(self) -> Any:
+        """Which letters begin what stands together."""
+        return _begins(self.letters.sides, self.lines, _PHRASE)
 
     @cached_property
     def sides(self) -> list[float]:
         """Where columns begin and end: rules, else white space that nearly all lines leave, parted at its freest."""
         if self.ruled:
             return self.grid.sides
-        phrases = self.phrases
-        edges = sorted(edge for line in phrases for one in line for edge in ((one[0].left, 1), (one[-1].right, -1)))
-        found, depth = [self.grid.area.left], 0
+        starts = self.letters.sides[self.phrases, 0]
+        ends = self.letters.sides[np.append(self.phrases[1:], True), 2]
+        places, steps = np.append(starts, ends), np.repeat([1, -1], len(starts))
+        order = np.lexsort((steps, places))
+        most = (int(self.lines[-1]) + 1) // 3
+        found = [self.grid.area.left]
         free: list[tuple[int, float, float]] = []  # how many cross it, its width below 0, its middle
-        for (place, step), (following, _) in pairwise(edges):
-            depth += step
-            if depth <= len(phrases) // 3:
+        edges = zip(np.cumsum(steps[order]).tolist(), pairwise(places[order].tolist()), strict=False)
+        for depth, (place, following) in edges:
+            if depth <= most:
                 free.append((depth, place - following, (place + following) / 2))
                 continue
             if -sum(width for _, width, _ in free) >= _GAP and free[0][2] > found[0]:
@@ -274,97 +272,91 @@ class CellGrid:
         return [*found, self.grid.area.right]
 
     @cached_property
-    def homes(self) -> Homes:
-        """For each cell the one at the upper left of those that no rule parts from it; none without rules."""
-        homes: Homes = {}
-        if not self.ruled:
-            return homes
-        steep, flat = _near(self.grid.down, self.sides), _near(self.grid.across, self.grid.heights)
-        for down, (top, bottom) in enumerate(pairwise(self.grid.heights)):
-            for right, (left, end) in enumerate(pairwise(self.sides)):
-                home = (down, right)
-                if right and not _parted(steep[right], top, bottom):
-                    home = homes[down, right - 1]
-                elif down and not _parted(flat[down], left, end):
-                    home = homes[down - 1, right]
-                homes[down, right] = home
+    def homes(self) -> Any:
+        """For each cell, band by band, the number of the one at the upper left of those that no rule parts from it."""
+        bands, columns = len(self.grid.heights) - 1, len(self.sides) - 1
+        homes = np.arange(bands * columns).reshape(bands, columns)
+        if self.ruled:
+            to_left = ~_parted(self.grid.down, self.sides[:-1], self.grid.heights).T
+            to_top = ~_parted(self.grid.across, self.grid.heights[:-1], self.sides)
+            to_left[:, 0] = to_top[0] = False
+            for band, column in np.argwhere(to_left | to_top).tolist():
+                neighbour = (band, column - 1) if to_left[band, column] else (band - 1, column)
+                homes[band, column] = homes[neighbour]
         return homes
 
     @cached_property
-    def cells(self) -> dict[int, Cell]:
-        """The cell of each letter, by the letter's number."""
-        letters = [letter for line in self.lines for letter in line]
-        area = np.array([letter[2:] for letter in letters]).reshape(-1, 4)
-        down = _between((area[:, 1] + area[:, 3]) / 2, self.grid.heights)
-        right = _between((area[:, 0] + area[:, 2]) / 2, self.sides)
-        homes = self.homes
-        places = zip(down.tolist(), right.tolist(), strict=True)
-        return {letter[0]: homes.get(place, place) for letter, place in zip(letters, places, strict=True)}
+    def cells(self) -> Any:
+        """The number of the cell of each letter. Where no rules part the columns, what stands together stays so."""
+        x, y = self.letters.middles.T
+        cells = self.homes[_between(y, self.grid.heights), _between(x, self.sides)]
+        return cells if self.ruled else cells[self.phrases][np.cumsum(self.phrases) - 1]
 
-    @cached_property
+    @property
     def crossed(self) -> int:
         """How many lines have a word through a rule that parts columns."""
-        cells = self.cells
-        lines = self.lines if self.ruled else ()
-        return sum(any(len({cells[letter[0]] for letter in word}) > 1 for word in words_of(line)) for line in lines)
+        inside_word = ~_begins(self.letters.sides, self.lines, _WORD)[1:]
+        return len(np.unique(self.lines[1:][inside_word & (np.diff(self.cells) != 0)])) if self.ruled else 0
 
-    def bands(self) -> list[Band]:
-        """What stands between two rules next to each other, cell by cell; a cell over several bands is of the first.
+    def rows(self) -> tuple[Any, Any]:
+        """The row and the column of each letter; between two rules there may be several rows."""
+        band, column = np.divmod(self.cells, len(self.sides) - 1)
+        order = np.lexsort((column, self.lines, band))
+        keys = np.column_stack([band, self.lines, column])[order]
+        begins = np.append(True, (np.diff(keys, axis=0) != 0).any(1))
+        number, starts = np.cumsum(begins) - 1, begins.nonzero()[0]
+        sides = self.letters.sides[order]
+        words = np.append(_begins(sides, number, _WORD).nonzero()[0], len(order))
+        ends = np.append(starts[1:], len(order)), words[np.searchsorted(words, starts, "right")]
+        widths = (sides[end - 1, 2] - sides[starts, 0] for end in ends)
+        tall = np.zeros(self.homes.size, bool)
+        tall[self.homes[self.homes // len(self.homes[0]) < np.arange(len(self.homes))[:, None]]] = True
+        columns = *keys[starts].T, *widths, tall[self.cells[order][starts]]
+        pieces = map(Piece, *(values.tolist() for values in columns))
+        rows = np.empty(len(order), np.intp)
+        rows[order] = np.fromiter(self._row_numbers(pieces), np.intp, len(starts))[number]
+        return rows, column
 
-        Where no rules part the columns, what stands together stays so.
-        """
-        bands: list[Band] = [[[] for _ in pairwise(self.sides)] for _ in pairwise(self.grid.heights)]
-        cells = self.cells
-        for number, line in enumerate(self.lines):
-            for piece in ([letter] for letter in line) if self.ruled else self.phrases[number]:
-                down, right = cells[piece[0].at]
-                bands[down][right].append((number, piece))
-        return bands
+    def _row_numbers(self, pieces: Iterable[Piece]) -> Iterator[int]:
+        """The row of each piece: a line begins one if in one of its columns its first word had fitted above."""
+        row = -1
+        for _, group in groupby(pieces, attrgetter("band")):
+            band = list(group)
+            row += 1
+            top, above = row, dict[int, float]()
+            columns = len({piece.column for piece in band})
+            least = max(2.0, columns / 2) if self.ruled else 1.0
+            for _, line in groupby(band, attrgetter("line")):
+                pieces = list(line)
+                cells = [piece for piece in pieces if not piece.tall]
+                if above and len(cells) >= least and self._begins_row(cells, above, columns):
+                    row += 1
+                    above = {}
+                above |= {piece.column: piece.width for piece in cells}
+                yield from (top if piece.tall else row for piece in pieces)
 
-    def rows(self) -> Iterator[list[Row]]:
-        """The rows, of which there may be several in a band."""
-        for number, band in enumerate(self.bands()):
-            tall = {home[1] for cell, home in self.homes.items() if home[0] == number < cell[0]}
-            yield from self._parted(band, tall)
-
-    def _parted(self, band: Band, tall: set[int]) -> Cells:
-        """The rows of a band: a line begins one if in one of its columns its first word had fitted above."""
-        lines: dict[int, dict[int, Row]] = {}
-        for number, pieces in enumerate(band):
-            for line, piece in pieces if number not in tall else ():
-                lines.setdefault(line, {}).setdefault(number, []).extend(piece)
-        least = max(2.0, sum(map(bool, band)) / 2) if self.ruled else 1.0
-        rows: Cells = [[[] for _ in band]]
-        for number in tall:
-            rows[0][number] = [letter for _, piece in band[number] for letter in piece]
-        above: dict[int, Row] = {}
-        for _, cells in sorted(lines.items()):
-            if above and len(cells) >= least and self._begins(cells, above, sum(map(bool, band))):
-                rows.append([[] for _ in band])
-                above = {}
-            for number, cell in cells.items():
-                rows[-1][number] += cell
-                above[number] = cell
-        return rows
-
-    def _begins(self, cells: dict[int, Row], above: dict[int, Row], columns: int) -> bool:
-        """Whether a line is a row of its own, not the rest of wrapped cells."""
+    def _begins_row(self, cells: Sequence[Piece], above: dict[int, float], columns: int) -> bool:
+        """Whether a line is a row of its own, not the rest of wrapped cells. `above`: the width of the line before it
+        in each column. `columns`: how many have letters."""
         fits = [
-            _width(above[number]) + _BLANK + _width(next(words_of(cell)))
-            < _FILLED * (self.sides[number + 1] - self.sides[number])
-            for number, cell in cells.items()
-            if number in above
+            above[cell.column] + _BLANK + cell.word < _FILLED * (self.sides[cell.column + 1] - self.sides[cell.column])
+            for cell in cells
+            if cell.column in above
         ]
         return not fits or any(fits) or len(cells) > max(2, columns // 2 + 1)
+
+
+def _parted(rules: Any, places: Sequence[float], limits: Sequence[float]) -> Any:
+    """Whether a rule at each place parts what is on both sides of it, for each stretch between two limits."""
+    at, start, end = rules.T[:, :, None]
+    low, high = np.array(limits[:-1]), np.array(limits[1:])
+    near = abs(at - np.array(places)) < _NEAREST
+    return near.T @ (np.minimum(end, high) - np.maximum(start, low) > 0.5 * (high - low))
 
 
 def _between(places: Any, limits: Sequence[float]) -> Any:
     """Between which limits each place lies, from 0."""
     return np.clip(np.searchsorted(limits, places, "right") - 1, 0, len(limits) - 2)
-
-
-def _width(letters: Row) -> float:
-    return letters[-1].right - letters[0].left
 
 
 _FIGURE = r"Fig(?:ure|ura)?|Abb(?:ildung)?|Bild|Рис(?:унок)?|图|圖|図|그림|Image|Chart|Diagram|Scheme|Plate"
@@ -405,15 +397,17 @@ def _paragraph(lines: Sequence[PageLine], first: int) -> Iterator[PageLine]:
 _LONGEST = 40
 """Characters of a cell, in the middle of all, where no rules part rows or columns: prose in two columns has more."""
 _MOST_CELLS = 5_000
+_LEAST_LETTERS = 4
+"""Two rows of two cells."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PageTable:
     """A table on a page; every row has the same number of cells, and `letters` are the numbers of its characters."""
 
     rows: tuple[tuple[str, ...], ...]
     areas: tuple[Area, ...]
-    letters: frozenset[int]
+    letters: Any
 
     @property
     def area(self) -> Area:
@@ -421,86 +415,61 @@ class PageTable:
         return Area.around(self.areas)
 
 
-def tables_of(grids: Iterable[Grid], letters: Sequence[Letter], text: str, attempt: Attempt) -> list[PageTable]:
+def tables_of(grids: Iterable[Grid], letters: Letters, text: str, attempt: Attempt) -> list[PageTable]:
     """The tables of a page, none within another."""
     found: list[PageTable] = []
-    middles = _middles(letters)
     for grid in grids:
-        table: PageTable | None = attempt("table", partial(table_of, grid, letters, middles, text), None)
-        if table and not any(table.letters & other.letters for other in found):
+        table: PageTable | None = attempt("table", partial(table_of, grid, letters, text), None)
+        if table and not any(np.isin(table.letters, other.letters).any() for other in found):
             found.append(table)
     return found
 
 
-def table_of(grid: Grid, letters: Sequence[Letter], middles: Any, text: str) -> PageTable | None:
-    """The table in a grid, or None. `middles`: of the letters, n × 2."""
-    inside = _inside(letters, middles, grid.area)
-    turn = _turn_of(inside) if grid.down else 0
-    grid = _turned_grid(grid, turn)
-    frame = CellGrid(grid, rows_of([_turned(letter, turn) for letter in inside] if turn else inside))
-    least = 3 if frame.ruled or not grid.down else 4  # shaded lines of a listing have two: their numbers, and code
-    if len(grid.heights) < 2 or not least <= len(frame.sides) <= _MOST_CELLS // len(grid.heights):
+def table_of(grid: Grid, letters: Letters, text: str) -> PageTable | None:
+    """The table in a grid, or None."""
+    inside = letters.within(grid.area)
+    if len(inside) < _LEAST_LETTERS:
         return None
-    if frame.crossed * 4 > len(frame.lines):
+    turn = _turn_of(inside) if len(grid.down) else 0
+    frame = CellGrid.around(inside.turned(turn), grid.turned(turn))
+    heights, sides = frame.grid.heights, frame.sides
+    least = 3 if frame.ruled or not len(grid.down) else 4  # shaded lines of a listing have two: their numbers, and code
+    if len(heights) < 2 or not least <= len(sides) <= _MOST_CELLS // len(heights):
         return None
-    rows = _filled(list(frame.rows()))
-    said = tuple(tuple(written(cell, text) for cell in row) for row in rows)
-    parted = frame.ruled and len(grid.heights) > len(rows)  # by rules, row by row
-    if not _is_table(said, parted=parted):
+    if frame.crossed * 4 > frame.lines[-1] + 1:
         return None
-    found = [[letter for cell in row for letter in cell] for row in rows]
-    if turn:
-        upright = {letter.at: letter for letter in inside}
-        found = [[upright[letter.at] for letter in row] for row in found]
-    return PageTable(said, tuple(map(area_of, found)), frozenset(letter.at for row in found for letter in row))
+    rows, columns = frame.rows()
+    filled = np.zeros((rows.max() + 1, len(sides) - 1), bool)
+    filled[rows, columns] = True
+    full = (filled.sum(1) > 1).nonzero()[0]
+    if len(full) < 2:
+        return None
+    own = (rows >= full[0]) & (rows <= full[-1])  # not a frame around, a line of notes
+    (_, rows), (_, columns) = (np.unique(each[own], return_inverse=True) for each in (rows, columns))
+    cells = _written_cells(rows, columns, frame.letters.numbers[own], text)
+    parted = frame.ruled and len(heights) > len(cells)  # by rules, row by row
+    if not _is_table(cells, parted=parted):
+        return None
+    areas = [frame.letters[own][rows == row].turned(-turn).area for row in range(len(cells))]
+    return PageTable(cells, tuple(areas), np.sort(frame.letters.numbers[own]))
 
 
-def _turn_of(letters: Sequence[Letter]) -> int:
+def _turn_of(letters: Letters) -> int:
     """How most letters follow each other: 0 along a line, 1 upwards, -1 downwards."""
-    if len(letters) < 2:
-        return 0
-    numbers, x, y = np.array([(at, left + right, top + bottom) for at, _, left, top, right, bottom in letters]).T
-    next_to = np.diff(numbers) == 1
-    along, upwards = np.diff(x)[next_to], -np.diff(y)[next_to]
-    steep = abs(upwards) > abs(along)
-    return int(np.sign(upwards[steep].sum())) if steep.sum() * 2 > len(steep) else 0
+    along, down = np.diff(letters.middles, axis=0)[np.diff(letters.numbers) == 1].T
+    steep = abs(down) > abs(along)
+    return int(np.sign(-down[steep].sum())) if steep.sum() * 2 > len(steep) else 0
 
 
-def _turned(letter: Letter, turn: int) -> Letter:
-    """A letter of rotated text, as it stands for who reads it upright."""
-    at, text, left, top, right, bottom = letter
-    sides = (-bottom, left, -top, right) if turn > 0 else (top, -right, bottom, -left)
-    return Letter(at, text, *sides)
-
-
-def _turned_grid(grid: Grid, turn: int) -> Grid:
-    if not turn:
-        return grid
-    across, down = (
-        tuple(Rule(sign * rule.at, *sorted((-sign * rule.start, -sign * rule.end))) for rule in rules)
-        for rules, sign in ((grid.down, turn), (grid.across, -turn))
-    )
-    return Grid(across, down)
-
-
-def _middles(letters: Sequence[Letter]) -> Any:
-    """Where the middles of letters lie: n × 2."""
-    sides = np.array([letter[2:] for letter in letters]).reshape(-1, 4)
-    return (sides[:, :2] + sides[:, 2:]) / 2
-
-
-def _inside(letters: Sequence[Letter], middles: Any, area: Area) -> list[Letter]:
-    """The letters whose middle lies in an area."""
-    held = ((middles >= area[:2]) & (middles <= area[2:])).all(1)
-    return list(compress(letters, held.tolist()))
-
-
-def _filled(rows: Cells) -> Cells:
-    """Without empty columns, and rows at the top and the bottom with one cell: a frame around, a line of notes."""
-    full = [number for number, row in enumerate(rows) if sum(map(bool, row)) > 1]
-    inner = [row for row in rows[full[0] : full[-1] + 1] if any(row)] if full else []
-    columns = [number for number in range(len(rows[0])) if any(row[number] for row in inner)]
-    return [[row[number] for number in columns] for row in inner]
+def _written_cells(rows: Any, columns: Any, numbers: Any, text: str) -> tuple[tuple[str, ...], ...]:
+    """The words of each cell. `rows`, `columns`, `numbers`: of its letters."""
+    cells = [[""] * (columns.max() + 1) for _ in range(rows.max() + 1)]
+    order = np.lexsort((numbers, columns, rows))
+    rows, columns, numbers = rows[order], columns[order], numbers[order]
+    starts = ((np.diff(rows) != 0) | (np.diff(columns) != 0)).nonzero()[0] + 1
+    for start, stop in pairwise([0, *starts.tolist(), len(order)]):
+        cells[rows[start]][columns[start]] = written(numbers[start:stop], text)
+    return tuple(map(tuple, cells))
 
 
 def _is_table(rows: Sequence[Sequence[str]], *, parted: bool) -> bool:
