@@ -59,15 +59,17 @@ def gutters_of(pieces: Any, tables: Sequence[Area] = ()) -> list[Gutter]:
     in the order of the file; left, top, right, bottom as shown. `tables`: no gutter goes through them."""
     if len(pieces) < 2 * _LEAST_ROWS:
         return []
-    pieces = pieces.copy()
     for table in tables:
         x, y = (pieces[:, 0] + pieces[:, 2]) / 2, (pieces[:, 1] + pieces[:, 3]) / 2
         pieces = pieces[(x < table.left) | (x > table.right) | (y < table.top) | (y > table.bottom)]
-    pieces[:, 3] = np.maximum(pieces[:, 3], pieces[:, 1] + 1.0)  # letters of a font that is missing have no height
     left, top, right, bottom = pieces.T
+    gap = left[1:] - right[:-1]
+    if (gap >= _LEAST_GAP).sum() < _LEAST_ROWS:  # nearly all pages, which saves time
+        return []
+    bottom = np.maximum(bottom, top + 1.0)  # letters of a font that is missing have no height
+    pieces = np.column_stack([left, top, right, bottom])
     height = bottom - top
     least = np.minimum(height[:-1], height[1:])
-    gap = left[1:] - right[:-1]
     level = abs(np.diff(top + bottom)) < 2 * least  # columns may have different base lines
     pairs = (level & (gap >= np.maximum(_LEAST_GAP, 0.6 * least))).nonzero()[0]  # each with the piece that follows
     if len(pairs) < _LEAST_ROWS or np.median(right - left) < np.median(height):  # text from the top down

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from ctypes import byref, c_float, c_uint, cast, create_string_buffer
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,7 +100,9 @@ def _stored(object: Any) -> bytes:
 
 
 _MOST_OBJECTS = 20_000
-_MOST_POINTS = 2_000
+_MOST_POINTS = 20_000
+"""Points of all paths of a page: what has more is no table but a picture."""
+_MOST_OF_PATH = 2_000
 _DEEPEST = 4
 """Forms within forms."""
 _STRAIGHT = 0.75
@@ -127,55 +128,50 @@ class Drawn:
     passed_over: bool = False  # some of very many objects were not looked at
 
 
-class Drawing(NamedTuple):
-    """A path or an image, also of a form within the page: its address, its kind, and how the coordinates of what it is
-    part of lead to the page's."""
+class Layer(NamedTuple):
+    """Paths and images of a page, or of a form within it, by their addresses; and how their coordinates lead to the
+    page's."""
 
-    handle: int
-    kind: int
+    paths: list[int]
+    images: list[int]
     matrix: PdfMatrix
 
 
 def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
     """Rules and pictures of a page."""
-    drawings = list(islice(_drawings(objects(page), PdfMatrix(), _DEEPEST), _MOST_OBJECTS + 1))
-    passed_over = len(drawings) > _MOST_OBJECTS
-    paths = [drawing for drawing in drawings[:_MOST_OBJECTS] if drawing.kind == raw.FPDF_PAGEOBJ_PATH]
-    images = [drawing for drawing in drawings[:_MOST_OBJECTS] if drawing.kind == raw.FPDF_PAGEOBJ_IMAGE]
-    areas = [_bounds(image, sheet) for image in images]
-    across, down = _rules(_strokes(paths, sheet), areas)
+    layers, room = list[Layer](), _MOST_OBJECTS
+    for layer in _layers(objects(page), PdfMatrix(), _DEEPEST):
+        layers.append(Layer(layer.paths[:room], layer.images[: max(0, room - len(layer.paths))], layer.matrix))
+        room -= len(layer.paths) + len(layer.images)
+        if room < 0:
+            break
+    images = [(_bounds(image, layer.matrix, sheet), image) for layer in layers for image in layer.images]
+    matrices = np.repeat([layer.matrix.get() for layer in layers], [len(layer.paths) for layer in layers], 0)
+    drawn, cut = strokes([path for layer in layers for path in layer.paths], matrices, _MOST_POINTS, _MOST_OF_PATH)
+    across, down = _rules(sheet.ends(drawn), [area for area, _ in images])
     pictures = [
-        (area, cast(image.handle, raw.FPDF_PAGEOBJECT))
-        for image, area in zip(images, areas, strict=True)
+        (area, cast(image, raw.FPDF_PAGEOBJECT))
+        for area, image in images
         if min(area.width, area.height) >= _SMALLEST_PICTURE
     ]
-    return Drawn(across, down, pictures, passed_over)
+    return Drawn(across, down, pictures, passed_over=cut or room < 0)
 
 
-def _drawings(handles: list[tuple[int, int]], matrix: PdfMatrix, depth: int) -> Iterator[Drawing]:
-    for handle, kind in handles[: _MOST_OBJECTS * 5]:
-        if kind in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
-            yield Drawing(handle, kind, matrix)
-        elif kind == raw.FPDF_PAGEOBJ_FORM and depth:
-            inner = PdfMatrix(*matrices([handle])[0].tolist()).multiply(matrix)
-            yield from _drawings(form_objects(handle, _MOST_OBJECTS), inner, depth - 1)
+def _layers(parts: list[tuple[int, int]], matrix: PdfMatrix, depth: int) -> Iterator[Layer]:
+    paths, images, forms = (
+        [handle for handle, kind in parts[: _MOST_OBJECTS * 5] if kind == wanted]
+        for wanted in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM)
+    )
+    yield Layer(paths, images, matrix)
+    for form, inner in zip(forms, matrices(forms).tolist(), strict=True) if depth else ():
+        yield from _layers(form_objects(form, _MOST_OBJECTS), PdfMatrix(*inner).multiply(matrix), depth - 1)
 
 
-def _bounds(image: Drawing, sheet: VisiblePage) -> Area:
+def _bounds(image: int, matrix: PdfMatrix, sheet: VisiblePage) -> Area:
     left, bottom, right, top = c_float(), c_float(), c_float(), c_float()
-    object = cast(image.handle, raw.FPDF_PAGEOBJECT)
+    object = cast(image, raw.FPDF_PAGEOBJECT)
     raw.FPDFPageObj_GetBounds(object, byref(left), byref(bottom), byref(right), byref(top))
-    matrix = image.matrix
     return sheet.area(*matrix.on_point(left.value, bottom.value), *matrix.on_point(right.value, top.value))
-
-
-def _strokes(paths: list[Drawing], sheet: VisiblePage) -> Any:
-    """The straight strokes of paths as they are shown: n × 4, from point to point."""
-    forms = {id(path.matrix): path.matrix.get() for path in paths}
-    numbers = {form: number for number, form in enumerate(forms)}
-    outer = np.array([*forms.values()], float).reshape(-1, 6)
-    outer = outer[np.array([numbers[id(path.matrix)] for path in paths], np.intp)]
-    return sheet.ends(strokes([path.handle for path in paths], outer, _MOST_POINTS))
 
 
 def _rules(strokes: Any, images: list[Area]) -> tuple[Any, Any]:
@@ -186,10 +182,11 @@ def _rules(strokes: Any, images: list[Area]) -> tuple[Any, Any]:
     width, height = abs(x[:, 0] - x[:, 1]), abs(y[:, 0] - y[:, 1])
     flat = (height <= _STRAIGHT) & (width >= _SHORTEST)
     steep = (width <= _STRAIGHT) & (height >= _SHORTEST)
-    return tuple(
-        np.column_stack([at.mean(1), along.min(1), along.max(1)])
-        for at, along in ((y[flat], x[flat]), (x[steep], y[steep]))
-    )
+    return _rules_along(y[flat], x[flat]), _rules_along(x[steep], y[steep])
+
+
+def _rules_along(at: Any, along: Any) -> Any:
+    return np.column_stack([(at[:, 0] + at[:, 1]) / 2, along.min(1), along.max(1)])
 
 
 def _middle(area: Area) -> tuple[float, float, float, float]:
@@ -204,7 +201,7 @@ def merged(rules: Any) -> Any:
     >>> merged(np.array([[10, 0, 50], [10.5, 52, 90], [40, 0, 9]])).tolist()
     [[10.0, 0.0, 90.0], [40.0, 0.0, 9.0]]
     """
-    if not len(rules):
+    if len(rules) < 2:
         return rules
     rules = rules[np.argsort(rules[:, 0], kind="stable")]
     line = np.cumsum(np.diff(rules[:, 0], prepend=rules[0, 0]) > _THICKEST)  # but for the thickness of a stroke

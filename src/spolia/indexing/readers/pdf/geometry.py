@@ -1,7 +1,7 @@
 """Rectangles on a page as it is shown, and batched calls to PDFium for them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from ctypes import PYFUNCTYPE, addressof, c_double, c_int, c_ulong, c_void_p, cast, create_string_buffer
+from ctypes import PYFUNCTYPE, addressof, c_double, c_int, c_uint, c_ulong, c_void_p, cast, create_string_buffer
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, repeat
@@ -98,12 +98,13 @@ class VisiblePage:
     def shown(self, sides: Any) -> Any:
         """Many rectangles as arrays: n × 4, left, bottom, right, top; back left, top, right, bottom as shown."""
         sides = np.asarray(sides, dtype=float)
-        x, y = self.points(sides[:, 0::2], sides[:, 1::2])
-        return np.column_stack([x.min(1), y.min(1), x.max(1), y.max(1)])
+        x, y = self.points(sides[:, 0::2].T, sides[:, 1::2].T)
+        return np.array([np.minimum(*x), np.minimum(*y), np.maximum(*x), np.maximum(*y)]).T
 
     def ends(self, strokes: Any) -> Any:
         """Many strokes: n × 4, from point to point."""
-        return np.column_stack(self.points(strokes[:, 0::2], strokes[:, 1::2]))[:, [0, 2, 1, 3]]
+        x, y = self.points(strokes[:, 0::2].T, strokes[:, 1::2].T)
+        return np.array([x[0], y[0], x[1], y[1]]).T
 
     def points(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Arrays of the file's coordinates as they are shown."""
@@ -143,6 +144,7 @@ _rectangle = _plain(raw.FPDFText_GetRect, c_int, c_void_p, c_int, c_void_p, c_vo
 _box = _plain(raw.FPDFText_GetLooseCharBox, c_int, c_void_p, c_int, c_void_p)
 _size = _plain(raw.FPDFText_GetFontSize, c_double, c_void_p, c_int)
 _font = _plain(raw.FPDFText_GetFontInfo, c_ulong, c_void_p, c_int, c_void_p, c_ulong, c_void_p)
+_code = _plain(raw.FPDFText_GetUnicode, c_uint, c_void_p, c_int)
 _object = _plain(raw.FPDFPage_GetObject, c_void_p, c_void_p, c_int)
 _kind = _plain(raw.FPDFPageObj_GetType, c_int, c_void_p)
 _form_count = _plain(raw.FPDFFormObj_CountObjects, c_int, c_void_p)
@@ -170,20 +172,22 @@ def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, A
     """Where stretches of a page stand, which may be of several fonts. `spans`: the first character of each, and how
     many. Returns for each its left, bottom, right and top side in the coordinates of the file, n × 4; which of them
     stand nowhere, n; and the sides of the pieces that they are made of, in their order."""
-    handle, number = address(text_page), 0
+    handle = address(text_page)
     sides = np.empty((sum(count for _, count in spans), 4))
     to, step = sides.ctypes.data, sides.itemsize * 4  # its strides are 0 if it is empty
     counts = np.zeros(len(spans), dtype=np.intp)
     for place, (start, characters) in enumerate(spans):
-        counts[place] = count = max(0, min(_count(handle, start, characters), characters))
-        for each in range(count):
-            _rectangle(handle, each, to, to + 8, to + 16, to + 24)
-            to += step
-        number += count
+        count = _count(handle, start, characters)
+        if count > 0:
+            counts[place] = count = min(count, characters)
+            for each in range(count):
+                _rectangle(handle, each, to, to + 8, to + 16, to + 24)
+                to += step
     found = np.zeros((len(spans), 4))
     placed = counts > 0
-    firsts = (np.cumsum(counts) - counts)[placed]
+    number = int(counts.sum())
     if number:
+        firsts = (np.cumsum(counts) - counts)[placed]
         for side, least, column in ((0, np.minimum, 0), (1, np.minimum, 3), (2, np.maximum, 2), (3, np.maximum, 1)):
             found[placed, side] = least.reduceat(sides[:number, column], firsts)
     return found, ~placed, sides[:number]
@@ -197,6 +201,11 @@ def boxes(text_page: Any, numbers: Sequence[int]) -> tuple[Any, Any]:
     addresses = range(first, first + step * len(numbers), step)
     placed = list(map(_box, repeat(address(text_page)), numbers, addresses))
     return found[:, [0, 3, 2, 1]].astype(float), ~np.array(placed, dtype=bool)
+
+
+def codes(text_page: Any, count: int) -> Iterator[int]:
+    """The code points of the first characters."""
+    return map(_code, repeat(address(text_page)), range(count))
 
 
 def sizes(text_page: Any, numbers: Iterable[int]) -> Iterator[float]:
@@ -233,17 +242,21 @@ def matrices(handles: Sequence[int]) -> Any:
     return found.astype(float)
 
 
-def strokes(paths: Sequence[int], outer: Any, most: int) -> Any:
-    """The straight strokes of paths that are filled or drawn and have at most `most` points: n × 4, from point to
-    point, in the coordinates of the page. `paths`: their addresses. `outer`: n × 6, the matrices of the forms that they
-    are part of."""
+def strokes(paths: Sequence[int], outer: Any, most: int, most_of_path: int) -> tuple[Any, bool]:
+    """The straight strokes of paths that are filled or drawn: n × 4, from point to point, in the coordinates of the
+    page; and whether paths were left out, from `most` points in all on. `paths`: their addresses. `outer`: n × 6, the
+    matrices of the forms that they are part of. `most_of_path`: points of a path, which is left out if it has more."""
+    if not paths:
+        return np.empty((0, 4)), False
     counts = np.fromiter(map(_segment_count, paths), np.intp, len(paths))
     modes = np.zeros((len(paths), 2), np.int32)
     fill = range(modes.ctypes.data, modes.ctypes.data + 8 * len(paths), 8)
     list(map(_mode, paths, fill, (at + 4 for at in fill)))
-    drawn = ((counts > 1) & (counts <= most) & modes.any(1)).nonzero()[0]
+    drawn = ((counts > 1) & (counts <= most_of_path) & modes.any(1)).nonzero()[0]
+    cut = int(np.searchsorted(np.cumsum(counts[drawn]), most, "right"))
+    passed_over, drawn = cut < len(drawn), drawn[:cut]
     if not len(drawn):
-        return np.empty((0, 4))
+        return np.empty((0, 4)), passed_over
     counts, handles = counts[drawn], [paths[number] for number in drawn.tolist()]
     owner = np.repeat(np.arange(len(handles)), counts)
     owners = chain.from_iterable(map(repeat, handles, counts.tolist()))
@@ -263,7 +276,7 @@ def strokes(paths: Sequence[int], outer: Any, most: int) -> Any:
     to = (points.ctypes.data + 8 * places).tolist()
     list(map(_segment_point, (segments[at] for at in places.tolist()), to, (at + 4 for at in to)))
     x, y = _moved(outer[drawn][owner], *_moved(matrices(handles)[owner], *points.T.astype(float)))
-    return np.column_stack([x[begins], y[begins], x[ends], y[ends]])
+    return np.column_stack([x[begins], y[begins], x[ends], y[ends]]), passed_over
 
 
 def _moved(matrix: Any, x: Any, y: Any) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from typing import TYPE_CHECKING, Any
 from unicodedata import combining
 
@@ -18,7 +18,7 @@ import numpy as np
 from pypdfium2 import raw
 
 from spolia.indexing.readers.pdf.columns import Gutter
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes, fonts, rectangles, sizes
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes, codes, fonts, rectangles, sizes
 from spolia.indexing.readers.pdf.headings import may_be_heading
 
 if TYPE_CHECKING:
@@ -85,19 +85,25 @@ _LETTERS = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff"
 _RUN = re.compile(f"[{_LETTERS}](?:[{_LETTERS} \u00a0]*[{_LETTERS}])?")
 
 
-Areas = Callable[[Sequence[int]], Sequence[Area]]
+Middles = Callable[[Sequence[int]], Sequence[float]]
 
 
-def read_from_the_right(text: str, areas: Areas) -> str:
-    """The characters of a page; each run of letters that stands the wrong way round is turned, in its place. `areas`:
-    where characters of the page stand, by their numbers."""
-    return _RUN.sub(lambda run: _turned(run, areas), text)
+def read_from_the_right(text: str, middles: Middles) -> str:
+    """The characters of a page; each run of letters that stands the wrong way round is turned, in its place. `middles`:
+    how far from the left characters of the page stand, by their numbers."""
+    runs = [(run, _letters(run)) for run in _RUN.finditer(text)]
+    if not runs:
+        return text
+    places = iter(middles([at for _, letters in runs for at in letters]))
+    turned = [_turned(run[0], list(islice(places, len(letters)))) for run, letters in runs]
+    return _RUN.sub(lambda _: turned.pop(0), text)
 
 
-def _turned(run: re.Match[str], areas: Areas) -> str:
-    text = run[0]
-    letters = [at for at, letter in enumerate(text, run.start()) if not letter.isspace() and not combining(letter)]
-    places = [area.middle[0] for area in areas(letters)]
+def _letters(run: re.Match[str]) -> list[int]:
+    return [at for at, letter in enumerate(run[0], run.start()) if not letter.isspace() and not combining(letter)]
+
+
+def _turned(text: str, places: Sequence[float]) -> str:
     rising = sum(1 if two > one else -1 for one, two in pairwise(places) if two != one)
     alike = not rising and max(places, default=0.0) - min(places, default=0.0) < 0.01
     wrong = rising > 0 or alike  # all at one place: given beside the letters, as they are read (`ActualText`)
@@ -143,8 +149,7 @@ def text_of(text_page: Any) -> str:
     text: str = text_page.get_text_range()
     count = text_page.count_chars()
     if len(text) != count:  # characters beyond 16 bits, and those without a meaning
-        codes = (raw.FPDFText_GetUnicode(text_page, at) for at in range(count))
-        text = "".join(chr(code) if 0 < code < 0x110000 else "\x00" for code in codes)
+        text = "".join([chr(code) if 0 < code < 0x110000 else "\x00" for code in codes(text_page, count)])
     return text
 
 
@@ -250,7 +255,7 @@ def in_order(lines: Sequence[PageLine]) -> list[PageLine]:
     ['Head', 'Below']
     """
     upright = [line for line in lines if not line.vertical]
-    if not any(_goes_back(here, there) for here, there in pairwise([line.area for line in upright])):
+    if not any(_goes_back(here.area, there.area) for here, there in pairwise(upright)):
         return list(lines)
     stamps = [line for line in lines if line.vertical]
     return [line for block in _cut(_blocks(upright), _DEEPEST) for line in block] + stamps
@@ -339,7 +344,11 @@ def moved(place: int, changes: Sequence[Change]) -> int:
 
 def joined_lines(lines: Sequence[PageLine], number: int) -> Written:
     """A page from its lines; a word that goes on in the next line keeps its mark. `number`: of the page, from 1."""
-    gaps = [_gap_between(before, after) for before, after in pairwise(lines)]
+    sides = np.fromiter(chain.from_iterable(line.area for line in lines), "<f4").reshape(-1, 4)
+    gaps = ["\n"] * (len(lines) - 1)
+    beside = (sides[1:, 1] <= sides[:-1, 3]) & (sides[1:, 0] >= sides[:-1, 0])  # few are, which saves time
+    for at in {*beside.nonzero()[0].tolist(), *(at for at, line in enumerate(lines[:-1]) if line.broken)}:
+        gaps[at] = _gap_between(lines[at], lines[at + 1])
     texts = [line.text for line in lines]
     for at, gap in enumerate((*gaps, "\n")):
         if gap == "\n" and lines and lines[at].broken:
@@ -348,7 +357,7 @@ def joined_lines(lines: Sequence[PageLine], number: int) -> Written:
     places = np.empty(len(texts), _PLACE)
     places["start"], places["page"] = starts[: len(texts)], number
     places["end"] = places["start"] + [len(text.rstrip(HYPHEN)) for text in texts]
-    places["sides"] = np.fromiter(chain.from_iterable(line.area for line in lines), "<f4").reshape(-1, 4)
+    places["sides"] = sides
     return Written("".join(piece for pair in zip(texts, (*gaps, ""), strict=False) for piece in pair), places)
 
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from ctypes import byref, c_ushort, sizeof
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, pairwise
+from itertools import compress, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,13 @@ from pypdfium2 import raw
 
 from spolia.indexing.readers.pdf.columns import Gutter, gutters_of
 from spolia.indexing.readers.pdf.drawings import Drawn, Picture, drawn_on, pictures_of
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, notes
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes, notes
 from spolia.indexing.readers.pdf.headings import Styled
 from spolia.indexing.readers.pdf.lines import (
     HYPHEN,
     NO_TEXT,
     PageLine,
     Written,
-    areas_of,
     by_columns,
     in_order,
     joined_lines,
@@ -230,7 +229,11 @@ def _read(page: Any, text_page: Any, form: Any, attempt: Attempt, *, tables: boo
 
 
 def _turned(text_page: Any, text: str, sheet: VisiblePage) -> str:
-    return read_from_the_right(text, lambda numbers: areas_of(text_page, [(at, 1) for at in numbers], sheet))
+    def middles(numbers: Sequence[int]) -> list[float]:
+        sides = sheet.shown(boxes(text_page, numbers)[0])
+        return list(((sides[:, 0] + sides[:, 2]) / 2).tolist())
+
+    return read_from_the_right(text, middles)
 
 
 def _tables_on(
@@ -238,12 +241,17 @@ def _tables_on(
 ) -> tuple[list[PageTable], Letters]:
     """The tables of a page, and the letters in and around them."""
     grids = list(grids_of(drawn)) if lines else []
-    areas = [grid.area for grid in grids]
-    stretches = [(line.at, line.end) for line in lines if any(area.meets(line.area) for area in areas)]
+    if not grids:
+        return [], NO_LETTERS
+    left, top, right, bottom = np.array([line.area for line in lines]).T
+    a, b, c, d = np.array([grid.area for grid in grids]).T[:, :, None]
+    inside = (left < c) & (a < right) & (top < d) & (b < bottom)
+    many = inside @ np.where(bottom - top > right - left, 2, 1) > 1  # one line is no table, unless it is rotated
+    stretches = [(lines[at].at, lines[at].end) for at in inside[many].any(0).nonzero()[0].tolist()]
     if not stretches:
         return [], NO_LETTERS
     letters = letters_of(text_page, text, stretches, sheet)
-    return tables_of(grids, letters, text, attempt), letters
+    return tables_of(compress(grids, many), letters, text, attempt), letters
 
 
 def _with_tables(lines: list[PageLine], tables: list[PageTable], letters: Letters, text: str) -> Iterator[PageLine]:

@@ -432,11 +432,12 @@ def table_of(grid: Grid, letters: Letters, text: str) -> PageTable | None:
         return None
     turn = _turn_of(inside) if len(grid.down) else 0
     frame = CellGrid.around(inside.turned(turn), grid.turned(turn))
-    heights, sides = frame.grid.heights, frame.sides
-    least = 3 if frame.ruled or not len(grid.down) else 4  # shaded lines of a listing have two: their numbers, and code
-    if len(heights) < 2 or not least <= len(sides) <= _MOST_CELLS // len(heights):
+    heights, count = frame.grid.heights, frame.lines[-1] + 1
+    if count < (2 if frame.ruled and len(heights) > 2 else 3) or len(heights) < 2:
         return None
-    if frame.crossed * 4 > frame.lines[-1] + 1:
+    sides = frame.sides
+    least = 3 if frame.ruled or not len(grid.down) else 4  # shaded lines of a listing have two: their numbers, and code
+    if not least <= len(sides) <= _MOST_CELLS // len(heights) or frame.crossed * 4 > count:
         return None
     rows, columns = frame.rows()
     filled = np.zeros((rows.max() + 1, len(sides) - 1), bool)
