@@ -110,9 +110,14 @@ def _documents(result: Result) -> Judged:
 def _pdf(result: Result) -> Judged:
     large = result["5,000 pages"]
     return {
-        "pages_per_cpu_s": (result["pages_per_cpu_s"]["spolia"], least(300)),
+        "mixed files, pages_per_cpu_s": (result["mixed files"]["pages_per_cpu_s"]["spolia"], least(250)),
+        "papers, pages_per_cpu_s": (result["papers"]["pages_per_cpu_s"]["spolia"], least(300)),
         "5,000 pages, most_mb": (large["most_mb"], None),
     }
+
+
+def _pdf_order(result: Result) -> Judged:
+    return {"order": (result["order"], least(0.95))}
 
 
 def _change(result: Result) -> Judged:
@@ -585,6 +590,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "demo": _demo,
     "documents": _documents,
     "pdf": _pdf,
+    "pdf_order": _pdf_order,
     "change": _change,
     "first_questions": _first_questions,
     "splitters": _splitters,

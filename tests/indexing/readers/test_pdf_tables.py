@@ -133,6 +133,14 @@ def test_columns_in_the_order_of_the_file_stay_so() -> None:
     assert read(Sheet(page)).document.text.split("\n") == ["Head", *left, *right]
 
 
+def test_a_foot_that_is_drawn_early_stands_at_the_end_and_the_columns_stay() -> None:
+    left, right = ([f"{side} {n} says something" for n in range(4)] for side in ("Left", "Right"))
+    left[1] += " so long that it stands over the gutter"
+    page = text(60, 760, "Head") + text(60, 40, "Foot")
+    page += b"".join(lines(x, y, *column) for x, column in ((60, left), (320, right)) for y in (700, 600))
+    assert read(Sheet(page)).document.text.split("\n") == ["Head", *left, *left, *right, *right, "Foot"]
+
+
 @pytest.mark.parametrize("turn", [1, -1])
 def test_a_table_whose_text_is_rotated_keeps_its_cells(turn: int) -> None:
     drawn = rules(*[(x, 100, x, 400) for x in (60, 80, 100, 120)], *[(60, y, 120, y) for y in (100, 200, 300, 400)])

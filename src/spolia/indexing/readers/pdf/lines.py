@@ -255,15 +255,38 @@ def in_order(lines: Sequence[PageLine]) -> list[PageLine]:
     ['Head', 'Below']
     """
     upright = [line for line in lines if not line.vertical]
-    if not any(_goes_back(here.area, there.area) for here, there in pairwise(upright)):
+    if not _goes_back(upright):
         return list(lines)
     stamps = [line for line in lines if line.vertical]
+    head, body, foot = _furniture(upright)
+    if not _goes_back(body, to_left=True):
+        return [*head, *body, *foot, *stamps]
     return [line for block in _cut(_blocks(upright), _DEEPEST) for line in block] + stamps
 
 
-def _goes_back(here: Area, there: Area) -> bool:
-    """Whether the second stands above the first, in the same column, more than a note above a letter does."""
-    return there[3] < 3 * here[1] - 2 * here[3] and here.beside(there) > 0.1
+def _furniture(lines: Sequence[PageLine]) -> tuple[list[PageLine], list[PageLine], list[PageLine]]:
+    """The running head, the text, and the foot: rows at the top and the bottom that nothing else reaches into. Files
+    draw them at any time."""
+    rows: list[list[PageLine]] = []
+    reach = float("-inf")
+    for line in sorted(lines, key=lambda line: line.area.top):
+        if line.area.top >= reach:
+            rows.append([])
+        rows[-1].append(line)
+        reach = max(reach, line.area.bottom)
+    head, foot = (sorted(row, key=lambda line: line.area.left) for row in (rows[0], rows[-1]))
+    edges = {id(line) for line in (*head, *foot)}
+    return head, [line for line in lines if id(line) not in edges], foot
+
+
+def _goes_back(lines: Sequence[PageLine], *, to_left: bool = False) -> bool:
+    """Whether a line stands above the one before it, in the same column, more than a note above a letter does.
+    `to_left`: also in a column to its left."""
+    areas = [line.area for line in lines]
+    return any(
+        there[3] < 3 * here[1] - 2 * here[3] and (here.beside(there) > 0.1 or (to_left and there[2] <= here[0]))
+        for here, there in pairwise(areas)
+    )
 
 
 def _blocks(lines: Sequence[PageLine]) -> list[Block]:
