@@ -54,7 +54,7 @@ _REFLECTION = (
 )  # fmt: skip
 _SPEAKERS = ("human", "assistant", "system", "user")
 _HEADS = ("instruction", "input", "response")
-"""What else is said after `###` in the templates of Alpaca."""
+"""Further words after `###` in the templates of Alpaca."""
 _NUMBERED = ("unused", "reserved", "special", "extra_id", "ctrl", "placeholder", "dummy", "sentinel", "fim", "0x")
 _SHUT = {"<": "‹", "◁": "‹", "[": "⟦", "]": "⟧", "【": "⟦", "】": "⟧", ":": "∶"}
 
@@ -173,7 +173,7 @@ def without_marks(text: str, tags: Set[str] = _NO_TAGS) -> str:
 
 
 def _is_index(mark: re.Match[str]) -> bool:
-    """Whether a name in brackets follows what it may be the index of, and is no word of a control token."""
+    """Whether a name in brackets follows an array that it may index; never for the words of control tokens."""
     before = mark.string[max(0, mark.start() - _LONGEST_INDEX) : mark.start()]
     return _INDEXED.search(before) is not None and not _LOUD_PARTS & {*mark[1].split("_")}
 
