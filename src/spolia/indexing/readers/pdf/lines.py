@@ -95,8 +95,8 @@ def read_from_the_right(text: str, middles: Middles) -> str:
     if not runs:
         return text
     places = iter(middles([at for _, letters in runs for at in letters]))
-    turned = [_turned(run[0], list(islice(places, len(letters)))) for run, letters in runs]
-    return _RUN.sub(lambda _: turned.pop(0), text)
+    turned = iter([_turned(run[0], list(islice(places, len(letters)))) for run, letters in runs])
+    return _RUN.sub(lambda _: next(turned), text)
 
 
 def _letters(run: re.Match[str]) -> list[int]:
