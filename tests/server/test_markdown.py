@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import redirect_stdout
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -40,9 +41,9 @@ HEADERS = {"Authorization": "Bearer k"}
 Door: TypeAlias = Callable[[httpx.AsyncClient, Service, str], Awaitable[str]]
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    corpus = Corpus(str(tmp_path_factory.mktemp("served") / "n.spolia"))
+@pytest.fixture
+def served(tmp_path: Path) -> Any:
+    corpus = Corpus(str(tmp_path / "n.spolia"))
     add_texts(corpus, {"lamp": TEXT})
     found = bm25(corpus.group(), None)
     with OpenAIServer(ServedReply(f"See {PLAN} [1].")) as server:
@@ -121,17 +122,26 @@ DOORS: dict[str, Door] = {
 """The ways that an answer leaves by, each as what a person or a client is shown."""
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_every_door_is_inert_unless_live_markdown_is_wanted(served: Any, door: str) -> None:
-    async def shown(service: Service) -> list[str]:
+def shown(service: Service) -> dict[str, str]:
+    """What each flow gives at each door."""
+
+    async def walked() -> dict[str, str]:
         transport = httpx.ASGITransport(application(service, ApiKeys.of_token("k")))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=HEADERS) as client:
-            return [await DOORS[door](client, service, flow) for flow in service.flows]
+            return {
+                f"{door}, {flow}": await ask(client, service, flow)
+                for door, ask in DOORS.items()
+                for flow in service.flows
+            }
 
-    for text in asyncio.run(shown(served(False))):
-        assert disarm(PLAN) in text
-        assert disarm(text) == text
-    assert all(PLAN in text for text in asyncio.run(shown(served(True))))
+    return asyncio.run(walked())
+
+
+def test_every_door_is_inert_unless_live_markdown_is_wanted(served: Any) -> None:
+    for door, text in shown(served(False)).items():
+        assert disarm(PLAN) in text, door
+        assert disarm(text) == text, door
+    assert {door for door, text in shown(served(True)).items() if PLAN not in text} == set()
 
 
 def test_a_notebook_shows_an_answer_as_text() -> None:
