@@ -265,8 +265,8 @@ def in_order(lines: Sequence[PageLine]) -> list[PageLine]:
 
 
 def _furniture(lines: Sequence[PageLine]) -> tuple[list[PageLine], list[PageLine], list[PageLine]]:
-    """The running head, the text, and the foot: rows at the top and the bottom that nothing else reaches into. Files
-    draw them at any time."""
+    """The running head, the text, and the foot: rows at the top and the bottom, apart from all else by a row's height.
+    Files draw them at any time."""
     rows: list[list[PageLine]] = []
     reach = float("-inf")
     for line in sorted(lines, key=lambda line: line.area.top):
@@ -274,9 +274,12 @@ def _furniture(lines: Sequence[PageLine]) -> tuple[list[PageLine], list[PageLine
             rows.append([])
         rows[-1].append(line)
         reach = max(reach, line.area.bottom)
-    head, foot = (sorted(row, key=lambda line: line.area.left) for row in (rows[0], rows[-1]))
-    edges = {id(line) for line in (*head, *foot)}
-    return head, [line for line in lines if id(line) not in edges], foot
+    areas = [Area.around(line.area for line in row) for row in rows]
+    gaps = [below.top - above.bottom for above, below in pairwise(areas)] or [0.0]
+    edges = (rows[0], gaps[0] >= areas[0].height), (rows[-1], gaps[-1] >= areas[-1].height)
+    head, foot = (sorted(row, key=lambda line: line.area.left) if is_apart else [] for row, is_apart in edges)
+    apart = {id(line) for line in (*head, *foot)}
+    return head, [line for line in lines if id(line) not in apart], foot
 
 
 def _goes_back(lines: Sequence[PageLine], *, to_left: bool = False) -> bool:
