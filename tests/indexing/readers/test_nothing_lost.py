@@ -190,6 +190,38 @@ def styled_xlsx() -> bytes:
     )
 
 
+def drawn_xlsx() -> bytes:
+    """A sheet with a text box, SmartArt, and a shape that only older programs show."""
+    drawing, relations = f"{OFFICE}/drawingml/2006/spreadsheetDrawing", f"{OFFICE}/officeDocument/2006/relationships"
+
+    def shape(*texts: str) -> str:
+        paragraphs = "".join(f"<a:p><a:r><a:t>{text}</a:t></a:r></a:p>" for text in texts)
+        return f"<xdr:sp><xdr:txBody>{paragraphs}</xdr:txBody></xdr:sp>"
+
+    def related(id: str, kind: str, target: str) -> str:
+        listed = f'<Relationship Id="{id}" Type="{relations}/{kind}" Target="{target}"/>'
+        return f'<Relationships xmlns="{OFFICE}/package/2006/relationships">{listed}</Relationships>'
+
+    anchors = (
+        f"<xdr:grpSp>{shape('Draft of', 'May')}</xdr:grpSp>"
+        f"<mc:AlternateContent><mc:Choice>{shape('New.')}</mc:Choice><mc:Fallback>{shape('Old.')}</mc:Fallback>"
+        '</mc:AlternateContent><xdr:graphicFrame><dgm:relIds r:dm="d1"/></xdr:graphicFrame>'
+    )
+    return changed_zip(
+        xlsx(),
+        {
+            "xl/worksheets/_rels/sheet1.xml.rels": related("r1", "drawing", "../drawings/drawing1.xml"),
+            "xl/drawings/drawing1.xml": f'<xdr:wsDr xmlns:xdr="{drawing}" xmlns:a="{OFFICE}/drawingml/2006/main" '
+            f'xmlns:mc="{OFFICE}/markup-compatibility/2006" xmlns:dgm="{OFFICE}/drawingml/2006/diagram" '
+            f'xmlns:r="{relations}">{anchors}</xdr:wsDr>',
+            "xl/drawings/_rels/drawing1.xml.rels": related("d1", "diagramData", "../diagrams/data1.xml"),
+            "xl/diagrams/data1.xml": f'<dgm:dataModel xmlns:dgm="{OFFICE}/drawingml/2006/diagram" '
+            f'xmlns:a="{OFFICE}/drawingml/2006/main"><dgm:ptLst><dgm:pt modelId="1"><dgm:t><a:p><a:r><a:t>Measure'
+            "</a:t></a:r></a:p></dgm:t></dgm:pt></dgm:ptLst></dgm:dataModel>",
+        },
+    )
+
+
 def odt_nested() -> bytes:
     def cell(content: str) -> str:
         return f"<table:table-cell>{content}</table:table-cell>"
@@ -261,6 +293,7 @@ CASES = (
         "0.075 45351",
         (("formulas without a saved value", 1),),
     ),
+    Case("drawings", "a.xlsx", drawn_xlsx, "Weights basalt remark. Draft of May New. Measure Empty", "Old."),
     Case(
         "items, cells and notes",
         "a.odt",

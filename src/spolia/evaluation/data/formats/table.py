@@ -231,7 +231,7 @@ def _named(path: Path, rows: Sequence[Sequence[str]], has_head: bool) -> Iterato
         if head and any(cell.strip() for cell in row[len(head) :]):
             raise DataError(
                 f"{path} row {number} has {len(row)} cells, and the header names {len(head)}. {row[len(head)]!r} is "
-                'left over. Put a cell that contains a comma in quotes ("1,299 EUR"), or name the column.'
+                'left over. Put a cell that contains the separator in quotes ("1,299 EUR"), or name the column.'
             )
         if any(cell.strip() for cell in row):
             yield f"{path} row {number}", dict(zip_longest(names, row, fillvalue=""))

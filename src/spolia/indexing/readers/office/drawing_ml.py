@@ -1,4 +1,4 @@
-"""DrawingML that Word and PowerPoint share: charts of every kind, SmartArt, and content with an alternative.
+"""DrawingML that Office programs share: charts of every kind, SmartArt, and content with an alternative.
 
 ECMA-376-1, 21.2 (charts), 21.4 (diagrams); ECMA-376-3 (markup compatibility).
 """
@@ -17,7 +17,7 @@ DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 CX = "{http://schemas.microsoft.com/office/drawing/2014/chartex}"
 """Charts since Office 2016: waterfalls, funnels, tree maps, box plots."""
 _COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-ALTERNATE = f"{_COMPATIBILITY}AlternateContent"
+ALTERNATE, FALLBACK = f"{_COMPATIBILITY}AlternateContent", f"{_COMPATIBILITY}Fallback"
 _W_TEXT = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}t"
 _V_IMAGE = "{urn:schemas-microsoft-com:vml}imagedata"
 _READABLE = (f"{A}t", _W_TEXT, f"{M}oMath", f"{A}blip", f"{C}chart", f"{CX}chart", f"{DIAGRAM}relIds", _V_IMAGE)
@@ -32,7 +32,7 @@ def choose(root: Any) -> None:
         above = both.getparent()
         if above is None:
             continue
-        alternatives = [one for one in both if one.tag in (f"{_COMPATIBILITY}Choice", f"{_COMPATIBILITY}Fallback")]
+        alternatives = [one for one in both if one.tag in (f"{_COMPATIBILITY}Choice", FALLBACK)]
         chosen = next((one for one in alternatives if next(one.iter(*_READABLE), None) is not None), None)
         for element in [*(chosen if chosen is not None else ())]:
             both.addprevious(element)

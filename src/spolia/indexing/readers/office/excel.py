@@ -25,6 +25,7 @@ from spolia.indexing.readers.office.package import (
     read_package,
     told_as_damage,
 )
+from spolia.indexing.readers.office.sheet_drawings import write_drawings
 from spolia.indexing.readers.office.sheet_styles import ERRORS, NO_STYLES, SheetStyles, sheet_styles
 from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading
 from spolia.indexing.readers.unit_failures import UnitFailures
@@ -161,13 +162,13 @@ class XlsxReader(Value):
     """Reads XLSX, also with macros, which are not run, and XLS.
 
     A sheet is a page that begins with its name as heading. Rows without a gap are a table, those of a single column
-    paragraphs. Cells are read as Excel shows them, by their formats; a formula counts as the value that it had when the
-    file was saved, and one without is counted as dropped. Hidden sheets are pages without
+    paragraphs; texts of shapes follow. Cells are read as Excel shows them, by their formats; a formula counts as the
+    value that it had when the file was saved, and one without is counted as dropped. Hidden sheets are pages without
     text, and a warning says how many there are. Pictures, charts, comments and macros are counted as dropped.
     """
 
     name = "xlsx"
-    version = 4
+    version = 5
     media_type = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     suffixes = (".xlsx", ".xlsm", ".xltx", ".xls")
     apart = True
@@ -190,7 +191,7 @@ class XlsxReader(Value):
         styles = failures.attempt("part", lambda: sheet_styles(archive), {})
         title, meta = failures.attempt("metadata part", lambda: properties(archive), ("", ()))
         dropped = _dropped(archive.namelist(), sum(one.unsaved for one in styles.values()))
-        return self._read(blob, package_bytes(archive), layout, styles, title, meta, dropped)
+        return self._read(blob, package_bytes(archive), layout, styles, title, meta, dropped, archive)
 
     def _read(
         self,
@@ -201,6 +202,7 @@ class XlsxReader(Value):
         title: str = "",
         meta: Meta = (),
         dropped: Mapping[str, int] = MappingProxyType({}),
+        archive: zipfile.ZipFile | None = None,
     ) -> Reading:
         import python_calamine as calamine
 
@@ -217,7 +219,10 @@ class XlsxReader(Value):
                 layout.heading(name, 1)
                 pages.append(mark.start)
                 before = len(layout)
-                layout.attempt("sheet", partial(_write, layout, book, name, styles.get(name, NO_STYLES)))
+                style = styles.get(name, NO_STYLES)
+                layout.attempt("sheet", partial(_write, layout, book, name, style))
+                if archive is not None:
+                    layout.attempt("drawing", partial(write_drawings, layout, archive, style.part))
                 if len(layout) == before:
                     empty.append(len(pages))
         warnings = left_out(len(sheets) - len(shown), "sheet")

@@ -79,6 +79,12 @@ def needed_parts(names: Iterable[str], lists: Mapping[str, bytes]) -> set[str]:
     return {name for name in needed if posixpath.basename(name) != "NULL"}  # how Office voids a relationship
 
 
+def relations_of(archive: ZipFile, part: str) -> list[Relation]:
+    """Return the relationships of a part."""
+    name = relations_name(part)
+    return _relations(name, archive.read(name)) if name in archive.namelist() else []
+
+
 def chart_data(archive: ZipFile) -> set[str]:
     """Return the names of the workbooks that charts keep their values in."""
     lists = [name for name in archive.namelist() if "/charts/_rels/" in name]

@@ -25,10 +25,12 @@ class SheetStyles(NamedTuple):
     """The cells of a sheet that are not shown as they are.
 
     `cells`: by row and column, from 0, the format code, or the name of the error. `unsaved`: formulas without a value.
+    `part`: name of the sheet's part.
     """
 
     cells: Mapping[int, Mapping[int, str]]
     unsaved: int = 0
+    part: str = ""
 
 
 NO_STYLES = SheetStyles({})
@@ -41,7 +43,11 @@ def sheet_styles(archive: zipfile.ZipFile) -> dict[str, SheetStyles]:
     special = "|".join(map(str, sorted(codes)))
     styled = rf"s=[\"'](?:{special})[\"']|" if special else ""
     cell = re.compile(rf"<(?:\w+:)?c\b(?=[^<>]*\s(?:{styled}t=[\"']e[\"']))[^<>]*>".encode())
-    return {name: _styles(archive.read(path), cell, codes) for name, path in _sheets(archive) if path in names}
+    return {
+        name: _styles(archive.read(path), cell, codes)._replace(part=path)
+        for name, path in _sheets(archive)
+        if path in names
+    }
 
 
 def _styles(sheet: bytes, cell: re.Pattern[bytes], codes: Mapping[int, str]) -> SheetStyles:
