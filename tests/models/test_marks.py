@@ -20,7 +20,7 @@ CONTROL = {
               "<<SYS>>", "</s>"],
     "Qwen": ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|vision_start|>", "<tool_call>", "</think>"],
     "Mistral": ["[INST]", "[/INST]", "[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[SYSTEM_PROMPT]", "[MODEL_SETTINGS]",
-                "[/MODEL_SETTINGS]", "[THINK]", "<SPECIAL_20>"],
+                "[/MODEL_SETTINGS]", "[THINK]", "[think]", "<SPECIAL_20>"],
     "harmony": ["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|return|>", "<|call|>"],
     "DeepSeek": ["<｜User｜>", "<｜Assistant｜>", "<｜begin▁of▁sentence｜>", "<｜tool▁calls▁begin｜>",
                  "<｜DSML｜invoke"],

@@ -42,11 +42,24 @@ _TOKENS = (
 _MARKERS = ("bos", "eos", "eot", "sop", "eop", "unk", "fim")
 """Words that make any name that holds them a control token: `<fim_prefix>`, `<EOS_TOKEN>`."""
 _BRACKETED = (
-    "inst", "system_prompt", "available_tools", "tool_calls", "tool_results", "tool_content", "gmask",
+    "inst", "system_prompt", "available_tools", "tool_calls", "tool_results", "tool_content", "gmask", "think",
 )  # fmt: skip
-_LOUD = (*_MARKERS, "cls", "sep", "pad", "mask", "think", "args", "img", "audio", "prefix", "middle", "suffix")
+_LOUD = (*_MARKERS, "cls", "sep", "pad", "mask", "args", "img", "audio", "prefix", "middle", "suffix")
 """Control tokens in capitals, `[MASK]`; in small letters, `[mask]`, they are an index of code."""
-_LOUD_PARTS = {*_LOUD, "tool", "tools", "inst", "system", "model", "settings", "prompt", "call", "user", "assistant"}
+_LOUD_PARTS = {
+    *_LOUD,
+    "think",
+    "tool",
+    "tools",
+    "inst",
+    "system",
+    "model",
+    "settings",
+    "prompt",
+    "call",
+    "user",
+    "assistant",
+}
 """Words of names that are control tokens where an index might stand too: `x[TOOL_CALLS]`."""
 _REFLECTION = (
     "retrieval", "no retrieval", "continue to use evidence", "relevant", "irrelevant", "fully supported",
