@@ -7,7 +7,17 @@ def several(number: int, thing: str) -> str:
     >>> several(1, "question"), several(1200, "question")
     ('1 question', '1,200 questions')
     """
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+    return f"{number:,} {thing if number == 1 else plural(thing)}"
+
+
+def plural(thing: str) -> str:
+    """Return the plural of a noun, maybe with what it is a set of.
+
+    >>> plural("page"), plural("set of boxes")
+    ('pages', 'sets of boxes')
+    """
+    noun, of, rest = thing.partition(" of ")
+    return f"{noun}s{of}{rest}"
 
 
 def were(number: int) -> str:

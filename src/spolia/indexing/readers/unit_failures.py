@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
+from spolia.core.plurals import plural, several
 from spolia.errors import DocumentError, EncryptedDocument, ReaderDied, SpoliaError, UnsafeDocument
 
 Out = TypeVar("Out")
@@ -94,16 +95,16 @@ class UnitFailures:
 
     def dropped(self) -> dict[str, int]:
         """Numbers of the units that are empty, by kind, for `Reading.dropped`."""
-        return {f"unreadable {unit}s": len(failures) for unit, failures in self._empty.items()}
+        return {f"unreadable {plural(unit)}": len(failures) for unit, failures in self._empty.items()}
 
     def warnings(self) -> tuple[str, ...]:
         """A sentence for each kind of unit, with its first places and the first reason."""
         empty = (
-            f"{_count(len(failures), unit)} could not be read ({_described(failures)})."
+            f"{several(len(failures), unit)} could not be read ({_described(failures)})."
             for unit, failures in self._empty.items()
         )
         plain = (
-            f"{_count(len(failures), unit)} {_saved(unit, len(failures))} ({_described(failures)})."
+            f"{several(len(failures), unit)} {_saved(unit, len(failures))} ({_described(failures)})."
             for unit, failures in self._plain.items()
         )
         return (*empty, *plain)
@@ -123,10 +124,6 @@ def _concerns_unit(error: Exception) -> bool:
 def _reason(error: Exception) -> str:
     text = str(error).rstrip(".")
     return (text if isinstance(error, DocumentError) else f"{type(error).__name__}: {text}")[:_LONGEST]
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'s' if number > 1 else ''}"
 
 
 def _saved(unit: str, number: int) -> str:
