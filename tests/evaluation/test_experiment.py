@@ -240,7 +240,8 @@ def test_a_step_that_two_flows_share_runs_once_and_counts_its_time_for_both(thre
     assert next(run.executed[type(slow)]) == 10
     one, other = (flow.latency for flow in report.flows)
     assert (one.n, other.n, one.cached, other.cached) == (9, 9, 0, 0)
-    assert 0.03 <= (one.p50_s or 0) <= (other.p50_s or 0) - 0.01
+    assert (one.p50_s or 0) >= 0.03
+    assert (other.p50_s or 0) >= 0.04  # what the shared step took counts, although it ran once
     assert "≥" not in tables.markdown(report)
 
 
