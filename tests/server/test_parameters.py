@@ -221,6 +221,24 @@ def test_an_agent_reads_which_argument_is_wrong(arguments: dict[str, Any], words
     assert "pydantic.dev" not in said
 
 
+def test_every_number_of_an_address_has_a_range_and_a_value_outside_is_refused(fast_folder: Path) -> None:
+    documents = Documents(Corpus(str(fast_folder / "n.spolia")))
+    how: Any = {"documents": documents}
+    service = service_of()
+    api = application(service, ApiKeys({}), **how).openapi()
+    for path, methods in api["paths"].items():
+        for parameter in (methods.get("get") or {}).get("parameters", ()):
+            schema, name = parameter["schema"], parameter["name"]
+            if parameter["in"] == "query" and schema.get("type") == "integer":
+                numbers = schema["minimum"] - 1, schema["maximum"] + 1
+                named = path.replace("{name}", "a.md" if "documents" in path else "0" * 12).replace("{page}", "1")
+                for reply in ask(service, *(("GET", f"{named}?{name}={number}", {}) for number in numbers), **how):
+                    assert (reply.status_code, reply.json()["error"]["param"]) == (400, name), (path, name)
+    (reply,) = ask(service, ("GET", "/v1/tasks?state=lost", {}), **how)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "state")
+    documents.close()
+
+
 @pytest.mark.slow
 def test_tasks_are_listed_page_by_page_and_metrics_count_queues(fast_folder: Path) -> None:
     documents = Documents(Corpus(str(fast_folder / "n.spolia")), callback_hosts=["127.0.0.1:1"])

@@ -19,7 +19,7 @@ from spolia.server.keys import KeyHolder
 from spolia.server.reply_schemas import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
 from spolia.services.documents import Documents, SentDocument, Transfer, Upload, in_base, readers_in
-from spolia.services.jobs import NEWEST, Job
+from spolia.services.jobs import NEWEST, Job, JobState
 from spolia.services.knowledge_bases import KnowledgeBase, Requester, base_of
 from spolia.services.publisher import Reparse
 from spolia.types import Node, Scalar
@@ -360,12 +360,14 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
         return await accepted(lambda: documents.delete(name, by=by, key=key, callback=callback))
 
     @app.get("/v1/tasks", response_model=TaskList)
-    async def tasks(request: Request, state: str = "", limit: PageLimit = 100, before: Before = NEWEST) -> Response:
+    async def tasks(
+        request: Request, state: JobState | None = None, limit: PageLimit = 100, before: Before = NEWEST
+    ) -> Response:
         """Changes that the key has asked for, newest first."""
 
         def work() -> TaskList:
             owner = request.scope["holder"].name
-            return task_list(documents, documents.queue.jobs(state, owner, limit=limit, before=before))
+            return task_list(documents, documents.queue.jobs(state or "", owner, limit=limit, before=before))
 
         return JSONResponse(await run_in_threadpool(work))
 

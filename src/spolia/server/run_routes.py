@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -83,12 +83,12 @@ class FeedbackReply(TypedDict):
 
 def add_run_routes(app: FastAPI, service: Service) -> None:
     @app.get("/v1/runs", response_model=RunList)
-    async def runs(request: Request, limit: int = 20) -> Response:
+    async def runs(request: Request, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> Response:
         """The newest runs of the key's user."""
         holder, journal = request.scope["holder"], service.journal
 
         def work() -> list[RunSummary]:
-            found = [] if journal is None else journal.runs(max(1, min(limit, 100)), holder.owns)
+            found = [] if journal is None else journal.runs(limit, holder.owns)
             return [{"run": run, "started": began, "questions": lanes} for run, began, lanes in found]
 
         with service.run(holder) as run:
