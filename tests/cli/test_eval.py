@@ -474,7 +474,7 @@ def test_a_look_is_said_when_it_is_taken_and_takes_only_what_it_asked(spolia: Sp
     assert (
         "3 questions of the part tune looked at; reporting on them is refused from now on: spolia data looks" in ran.err
     )
-    noted = f"Spolia notes in {data / 'looks.jsonl'} which questions were used to select flows."
+    noted = f"Spolia notes in {data / 'looks.jsonl'} which questions were used to select flows or train parts."
     assert noted in ran.err
     assert noted not in spolia("eval", "bm25", "--data", data, "--split", "tune", "--limit", 3, "--measures", "R@1").err
     refused = spolia("eval", "bm25", "--data", data, "--measures", "R@1")

@@ -33,7 +33,7 @@ def test_a_trained_ranker_is_a_flow_that_search_and_eval_take(spolia: Spolia, tm
     assert spolia("index", folder, "--store", store, "--no-vectors").code == 0
     command = ("train", "ranker", "--data", data, "--store", store, "-o", out, "--json")
     first = spolia(*command)
-    assert first.code == 0
+    assert (first.code, "looks.jsonl which questions" in first.err) == (0, True), first.err
     assert first.json["card"]["score"]["trained"]["mean"] > first.json["card"]["score"]["untrained"]["mean"]
     assert spolia(*command).json["sha256"] == first.json["sha256"]
     asked = ("search", "How long is the water in the town where Oda Balbalson was born?", "--store", store, "--json")

@@ -59,6 +59,7 @@ def test_a_space_in_yaml_is_tuned_and_its_best_flow_is_an_ordinary_one(spolia: S
     command = ("tune", data.parent / "space.yaml", "--data", data, "--objective", "nDCG@10", "--seed", 1, "-o", out)
     ran = spolia(*command, "--json")
     assert ran.code == 0, ran.err
+    assert f"Spolia notes in {data / 'looks.jsonl'} which questions" in ran.err
     found = ran.json
     assert list(found)[:5] == ["best", "score", "method", "regret_bound", "spent"]
     assert list(found["score"])[:3] == ["mean", "low", "high"]

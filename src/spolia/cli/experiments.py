@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -81,6 +81,15 @@ def _applying(items: Sequence[Item], measures: Sequence[SetMeasure]) -> Sequence
     return [item for item in items if any(one.applies(item) for one in measures)]
 
 
+@contextmanager
+def announced(log: UsageLog, screen: Screen) -> Iterator[UsageLog]:
+    """Say at the end if the log was begun meanwhile: it lies beside the data."""
+    is_new = log.path is not None and not log.path.exists()
+    yield log
+    if is_new and log.path is not None and log.path.exists():
+        screen.say(f"Spolia notes in {log.path} which questions were used to select flows or train parts.")
+
+
 @dataclass(frozen=True)
 class EvaluationRun:
     """Flows asked the questions of a data set, as the options of `spolia eval` and `spolia gate` say."""
@@ -151,12 +160,9 @@ class EvaluationRun:
         with."""
         ready = self.ready(names, measures)
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=self._about(ready), **how)
-        usage_log = self._usage_log(ready)
-        is_new_log = usage_log.path is not None and not usage_log.path.exists()
         with self._asking(ready, replace=again) as (run, told):
-            found = experiment.run(run=run, path=save or kept_in(), again=again, usage_log=usage_log, told=told)
-            if is_new_log and usage_log.path is not None and usage_log.path.exists():
-                self.screen.say(f"Spolia notes in {usage_log.path} which questions were used to select flows.")
+            with self._usage_log(ready) as usage_log:
+                found = experiment.run(run=run, path=save or kept_in(), again=again, usage_log=usage_log, told=told)
             asked = found.table.asked
             if kept := found.n * len(found.flows) - asked:
                 whole = f"{asked:,} asked now" if asked else "nothing was asked"
@@ -187,10 +193,8 @@ class EvaluationRun:
         refuse_what_decides_nothing(ready.measures, **decides)
         how: dict[str, Any] = {"by": (), "overlap": overlap, "degraded": self.given.degraded}
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=self._about(ready), **how)
-        with self._asking(ready) as (run, told):
-            found, written = gate.recorded(
-                experiment, run=run, path=kept_in(), told=told, usage_log=self._usage_log(ready)
-            )
+        with self._asking(ready) as (run, told), self._usage_log(ready) as usage_log:
+            found, written = gate.recorded(experiment, run=run, path=kept_in(), told=told, usage_log=usage_log)
         for warning in found.warnings:
             self.screen.say(warning, "yellow")
         gate.refuse_idle(found, self.given.degraded)
@@ -219,8 +223,8 @@ class EvaluationRun:
         planner = planner_of(ready.items).replace("none", "no")
         return f"{ready.data.name} (simulated reader, {self.given.profile or IDEAL}, {planner} planner)"
 
-    def _usage_log(self, ready: EvaluationSetup) -> UsageLog:
-        return UsageLog.of_data(self.data, kept_in(), ready.marks, self.given.split)
+    def _usage_log(self, ready: EvaluationSetup) -> AbstractContextManager[UsageLog]:
+        return announced(UsageLog.of_data(self.data, kept_in(), ready.marks, self.given.split), self.screen)
 
     @contextmanager
     def _asking(self, ready: EvaluationSetup, *, replace: bool = False) -> Iterator[tuple[Run, Told]]:

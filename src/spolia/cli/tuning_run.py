@@ -69,6 +69,7 @@ class TuningRun(EvaluationRun):
             self._recorded(ready, cached=not timed, share=False if timed else SHARED_BYTES, threads=workers) as run,
             leaderboard(self.screen, str(best), best.range == (0.0, 1.0), ", ".join(filter(None, limits))) as told,
             SweepProcesses(processes) if processes else nullcontext() as executor,
+            self._usage_log(ready) as usage_log,
         ):
             found = tune(
                 flow,
@@ -77,7 +78,7 @@ class TuningRun(EvaluationRun):
                 under=under,
                 path=folder,
                 run=run,
-                usage_log=self._usage_log(ready),
+                usage_log=usage_log,
                 degraded=self.given.degraded,
                 earlier=None if cold else _earlier(ready),
                 told=told,

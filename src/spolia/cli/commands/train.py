@@ -92,7 +92,7 @@ def train(
     if data is None:
         raise DataError(f"The part {part} learns from questions. Write --data DATA.")
     from spolia.cli import runs
-    from spolia.cli.experiments import SIMULATED, refuse_misspelt
+    from spolia.cli.experiments import SIMULATED, announced, refuse_misspelt
     from spolia.evaluation.data.dataset import DataSet, part_of
     from spolia.evaluation.data.usage_log import REPORT, UsageLog, marks_of
     from spolia.models.file_hash import cache_folder
@@ -109,7 +109,8 @@ def train(
     limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
     trainer = trainer_of(part, _context(parts, screen, given))
     asking = runs.recorded(parts.chunks.corpus.path, screen, budget=limit, share=True)
-    with screen.progress(f"training: {part}") as progress, asking as run:
+    log = announced(UsageLog.of_data(data, cache_folder(), marks_of(items)), screen)
+    with log as usage_log, screen.progress(f"training: {part}") as progress, asking as run:
         found = trained(
             trainer,
             items,
@@ -120,7 +121,7 @@ def train(
             seed=given.seed,
             data=source.name,
             given=parts.given(),
-            usage_log=UsageLog.of_data(data, cache_folder(), marks_of(items)),
+            usage_log=usage_log,
             run=run,
             told=lambda step, of, loss, validation: progress(step, of, _curve(loss, validation)),
         )
