@@ -157,6 +157,24 @@ def test_a_table_whose_text_is_rotated_keeps_its_cells(turn: int) -> None:
     assert first.bottom - first.top > 200 > 20 > first.right - first.left
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_rotated_heads_of_narrow_columns_stand_in_their_cells(turn: int) -> None:
+    rows = (("Name of the stone", "Weight (t)", "Price"), *ROWS[1:])
+    drawn = rules(*[(x, 100, x, 250) for x in (60, 120, 180, 240)], *[(60, y, 240, y) for y in (100, 120, 140, 250)])
+    for column, words in enumerate(rows[0]):
+        x, y = (100 + 60 * column, 145) if turn > 0 else (95 + 60 * column, 245)
+        drawn += b"BT /F1 10 Tf 0 %d %d 0 %g %g Tm (%s) Tj ET " % (turn, -turn, x, y, words.encode())
+    body = [
+        text(65 + 60 * column, 126 - 20 * row, words)
+        for row, cells in enumerate(ROWS[1:])
+        for column, words in enumerate(cells)
+    ]
+    document = read(Sheet(text(60, 700, "Stones of the town and what they weigh") + drawn + b"".join(body))).document
+    assert [region.rows for region in document.regions] == [rows]
+    first = document.boxes.within(document.text.index("Name of"), document.text.index("Name of") + 1)[0]
+    assert first.bottom - first.top > 60
+
+
 def row_by_row(*columns: Sequence[str], gap: float = 20, leading: float = 12, shift: float = 0) -> bytes:
     """Columns of 150 points whose first lines are drawn first, then their second ones."""
     rows = zip_longest(*columns, fillvalue="")

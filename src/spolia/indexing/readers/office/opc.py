@@ -33,7 +33,7 @@ _KINDS = {b"sldId": "slide", b"sheet": "sheet"}
 """Elements of a main part that refer to others by an id, and the names of those parts without their number."""
 
 
-class Relation(NamedTuple):
+class Relationship(NamedTuple):
     """A relationship; `target` is the name of a part, or an address if it leads outside."""
 
     id: str
@@ -79,7 +79,7 @@ def needed_parts(names: Iterable[str], lists: Mapping[str, bytes]) -> set[str]:
     return {name for name in needed if posixpath.basename(name) != "NULL"}  # how Office voids a relationship
 
 
-def relations_of(archive: ZipFile, part: str) -> list[Relation]:
+def relations_of(archive: ZipFile, part: str) -> list[Relationship]:
     """Return the relationships of a part."""
     name = relations_name(part)
     return _relations(name, archive.read(name)) if name in archive.namelist() else []
@@ -108,7 +108,9 @@ def restore_lists(parts: dict[str, bytes], damaged: set[str]) -> None:
         ]
         if main is not None and name in damaged and name == PACKAGE_RELATIONS:
             kept += (
-                [] if any(one.target == main for one in kept) else [Relation("main", f"{_OFFICE}/officeDocument", main)]
+                []
+                if any(one.target == main for one in kept)
+                else [Relationship("main", f"{_OFFICE}/officeDocument", main)]
             )
         elif main is not None and name in damaged and name == relations_name(main):
             kept += _guessed(main, parts, kept)
@@ -124,9 +126,9 @@ def _attributes(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
         yield element[1].decode(), {name: unescape(double or single) for name, double, single in found}
 
 
-def _relations(name: str, data: bytes) -> list[Relation]:
+def _relations(name: str, data: bytes) -> list[Relationship]:
     base = posixpath.dirname(posixpath.dirname(name))
-    found = list[Relation]()
+    found = list[Relationship]()
     for _, stated in _attributes(data):
         if stated.keys() >= {"Id", "Type", "Target"}:
             is_external = stated.get("TargetMode") == "External"
@@ -134,7 +136,7 @@ def _relations(name: str, data: bytes) -> list[Relation]:
             if not is_external:
                 path = unquote(target.partition("#")[0].replace("\\", "/"))
                 target = posixpath.normpath(posixpath.join("/", base, path)).lstrip("/")
-            found.append(Relation(stated["Id"], stated["Type"], target, is_external))
+            found.append(Relationship(stated["Id"], stated["Type"], target, is_external))
     return found
 
 
@@ -143,7 +145,7 @@ def _kind(name: str) -> str:
     return posixpath.basename(name).partition(".")[0].rstrip("0123456789")
 
 
-def _guessed(main: str, parts: Mapping[str, bytes], kept: list[Relation]) -> Iterator[Relation]:
+def _guessed(main: str, parts: Mapping[str, bytes], kept: list[Relationship]) -> Iterator[Relationship]:
     """Yield relationships of a main part to the parts beside it; parts with an id in its list are in order."""
     ids = defaultdict[str, list[str]](list)
     for element, id in _LISTED.findall(parts[main]):
@@ -155,10 +157,12 @@ def _guessed(main: str, parts: Mapping[str, bytes], kept: list[Relation]) -> Ite
     for name in sorted(others, key=lambda name: (len(name), name)):  # slide10 after slide9
         if name != main and name not in targets:
             kind = _kind(name)
-            yield Relation(next(unused.get(kind, free)), f"{_OFFICE}/{'worksheet' if kind == 'sheet' else kind}", name)
+            yield Relationship(
+                next(unused.get(kind, free)), f"{_OFFICE}/{'worksheet' if kind == 'sheet' else kind}", name
+            )
 
 
-def _written_relations(relations: Iterable[Relation]) -> bytes:
+def _written_relations(relations: Iterable[Relationship]) -> bytes:
     elements = "".join(
         f"<Relationship Id={quoteattr(one.id)} Type={quoteattr(one.type)} "
         + (f'Target={quoteattr(one.target)} TargetMode="External"/>' if one.is_external

@@ -128,7 +128,7 @@ class Drawn:
     passed_over: bool = False  # some of very many objects were not looked at
 
 
-class Layer(NamedTuple):
+class DrawnForm(NamedTuple):
     """Paths and images of a page, or of a form within it, by their addresses; and how their coordinates lead to the
     page's."""
 
@@ -139,15 +139,15 @@ class Layer(NamedTuple):
 
 def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
     """Rules and pictures of a page."""
-    layers, room = list[Layer](), _MOST_OBJECTS
-    for layer in _layers(objects(page), PdfMatrix(), _DEEPEST):
-        layers.append(Layer(layer.paths[:room], layer.images[: max(0, room - len(layer.paths))], layer.matrix))
-        room -= len(layer.paths) + len(layer.images)
+    drawn_forms, room = list[DrawnForm](), _MOST_OBJECTS
+    for form in _drawn_forms(objects(page), PdfMatrix(), _DEEPEST):
+        drawn_forms.append(DrawnForm(form.paths[:room], form.images[: max(0, room - len(form.paths))], form.matrix))
+        room -= len(form.paths) + len(form.images)
         if room < 0:
             break
-    images = [(_bounds(image, layer.matrix, sheet), image) for layer in layers for image in layer.images]
-    matrices = np.repeat([layer.matrix.get() for layer in layers], [len(layer.paths) for layer in layers], 0)
-    drawn, cut = strokes([path for layer in layers for path in layer.paths], matrices, _MOST_POINTS, _MOST_OF_PATH)
+    images = [(_bounds(image, form.matrix, sheet), image) for form in drawn_forms for image in form.images]
+    matrices = np.repeat([form.matrix.get() for form in drawn_forms], [len(form.paths) for form in drawn_forms], 0)
+    drawn, cut = strokes([path for form in drawn_forms for path in form.paths], matrices, _MOST_POINTS, _MOST_OF_PATH)
     across, down = _rules(sheet.ends(drawn), [area for area, _ in images])
     pictures = [
         (area, cast(image, raw.FPDF_PAGEOBJECT))
@@ -157,14 +157,14 @@ def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
     return Drawn(across, down, pictures, passed_over=cut or room < 0)
 
 
-def _layers(parts: list[tuple[int, int]], matrix: PdfMatrix, depth: int) -> Iterator[Layer]:
+def _drawn_forms(parts: list[tuple[int, int]], matrix: PdfMatrix, depth: int) -> Iterator[DrawnForm]:
     paths, images, forms = (
         [handle for handle, kind in parts[: _MOST_OBJECTS * 5] if kind == wanted]
         for wanted in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM)
     )
-    yield Layer(paths, images, matrix)
+    yield DrawnForm(paths, images, matrix)
     for form, inner in zip(forms, matrices(forms).tolist(), strict=True) if depth else ():
-        yield from _layers(form_objects(form, _MOST_OBJECTS), PdfMatrix(*inner).multiply(matrix), depth - 1)
+        yield from _drawn_forms(form_objects(form, _MOST_OBJECTS), PdfMatrix(*inner).multiply(matrix), depth - 1)
 
 
 def _bounds(image: int, matrix: PdfMatrix, sheet: VisiblePage) -> Area:

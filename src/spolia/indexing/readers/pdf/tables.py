@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby, pairwise
@@ -292,6 +292,24 @@ class CellGrid:
         cells = self.homes[_between(y, self.grid.heights), _between(x, self.sides)]
         return cells if self.ruled else cells[self.phrases][np.cumsum(self.phrases) - 1]
 
+    def straightened(self, turns: Mapping[int, int]) -> Letters:
+        """Return the letters, those of cells whose text is rotated as if it were not, within their cells. `turns`: of
+        such cells, by the number of one of their letters."""
+        sides = self.letters.sides.copy()
+        for number, turn in turns.items():
+            cell = self.cells[self.letters.numbers == number][0]
+            band, column = divmod(int(cell), len(self.sides) - 1)
+            own = self.cells == cell
+            turned = self.letters[own].turned(max(-1, min(1, turn))).sides
+            low, high = turned[:, :2].min(0), turned[:, 2:].max(0)
+            left, top = self.sides[column], self.grid.heights[band]
+            room = np.array([self.sides[column + 1] - left, self.grid.heights[band + 1] - top])
+            scale = min(1.0, float((0.9 * room / np.maximum(high - low, 1.0)).min()))
+            shown = np.array([left, top]) + (room - scale * (high - low)) / 2
+            sides[own] = scale * (turned - np.tile(low, 2)) + np.tile(shown, 2)
+        numbers = np.argsort(self.letters.numbers)
+        return Letters(self.letters.numbers[numbers], sides[numbers])
+
     @property
     def crossed(self) -> int:
         """How many lines have a word through a rule that parts columns."""
@@ -430,8 +448,10 @@ def table_of(grid: Grid, letters: Letters, text: str) -> PageTable | None:
     inside = letters.within(grid.area)
     if len(inside) < _LEAST_LETTERS:
         return None
-    turn = _turn_of(inside) if len(grid.down) else 0
+    turn, turns = _turns_of(grid, inside) if len(grid.down) else (0, {})
     frame = CellGrid.around(inside.turned(turn), grid.turned(turn))
+    if turns:
+        frame = CellGrid.around(frame.straightened(turns), frame.grid)
     heights, count = frame.grid.heights, frame.lines[-1] + 1
     if count < (2 if frame.ruled and len(heights) > 2 else 3) or len(heights) < 2:
         return None
@@ -451,15 +471,32 @@ def table_of(grid: Grid, letters: Letters, text: str) -> PageTable | None:
     parted = frame.ruled and len(heights) > len(cells)  # by rules, row by row
     if not _is_table(cells, parted=parted):
         return None
-    areas = [frame.letters[own][rows == row].turned(-turn).area for row in range(len(cells))]
-    return PageTable(cells, tuple(areas), np.sort(frame.letters.numbers[own]))
+    numbers = frame.letters.numbers[own]
+    shown = inside[np.searchsorted(inside.numbers, numbers)]  # where they stand on the page, straightened or not
+    areas = [shown[rows == row].area for row in range(len(cells))]
+    return PageTable(cells, tuple(areas), np.sort(numbers))
 
 
-def _turn_of(letters: Letters) -> int:
-    """How most letters follow each other: 0 along a line, 1 upwards, -1 downwards."""
-    along, down = np.diff(letters.middles, axis=0)[np.diff(letters.numbers) == 1].T
-    steep = abs(down) > abs(along)
-    return int(np.sign(-down[steep].sum())) if steep.sum() * 2 > len(steep) else 0
+def _turns_of(grid: Grid, letters: Letters) -> tuple[int, dict[int, int]]:
+    """Return how letters follow each other in most cells (0: along a line, 1: upwards, -1: downwards), and how in each
+    cell that differs, by the number of one of its letters. Cells of one letter say nothing."""
+    along, down = np.diff(letters.middles, axis=0).T
+    steep = (abs(down) > abs(along)) & (np.diff(letters.numbers) == 1)
+    if not steep.any():
+        return 0, {}
+    cells = CellGrid(grid, letters, np.zeros(len(letters))).cells
+    follows = (np.diff(letters.numbers) == 1) & (np.diff(cells) == 0)
+    cell = cells[1:]
+    steps, steep_steps = np.bincount(cell, follows), np.bincount(cell, follows & steep)
+    rise = -np.bincount(cell, down * (follows & steep))
+    turns = np.where(steep_steps * 2 > steps, np.sign(rise), 0).astype(int)
+    (told,) = steps.nonzero()
+    if not len(told):
+        return 0, {}
+    values, counts = np.unique(turns[told], return_counts=True)
+    turn = int(values[counts.argmax()])
+    numbers = {cell: int(letters.numbers[cells.tolist().index(cell)]) for cell in told[turns[told] != turn].tolist()}
+    return turn, {number: int(turns[cell]) - turn for cell, number in numbers.items()}
 
 
 def _written_cells(rows: Any, columns: Any, numbers: Any, text: str) -> tuple[tuple[str, ...], ...]:
