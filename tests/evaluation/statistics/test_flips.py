@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -64,9 +65,13 @@ def test_where_all_are_ahead_no_other_signs_reach_that(n: int) -> None:
     assert sign_flip(d, lambda: flipped_sums(d[:, None], 100, 0)[:, 0]) == pytest.approx(2.0 ** (1 - n), rel=1e-3)
 
 
+def drawn_sums(differences: NDArray[np.float64]) -> NDArray[np.float64]:
+    return flipped_sums(differences[:, None], 1000, 0)[:, 0]
+
+
 def test_one_question_more_that_is_worse_is_never_less_sure() -> None:
     d = np.concatenate([np.random.default_rng(5).uniform(0.3, 0.75, 40)])
-    found = [sign_flip(d[:n], lambda n=n: flipped_sums(d[:n, None], 1000, 0)[:, 0]) for n in range(8, 41)]
+    found = [sign_flip(d[:n], partial(drawn_sums, d[:n])) for n in range(8, 41)]
     assert all(more < less for less, more in pairwise(found))
 
 
