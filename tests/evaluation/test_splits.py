@@ -112,6 +112,7 @@ def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_pat
         Experiment(nothing, items, measures).run(usage_log=whole)
     assert whole.forget(marks_of([Item("x", "Who?")])) == 0
     assert whole.forget(marks_of(items)) == 1
+    assert usage_log.path is not None
     usage_log.path.write_text('{"data": [')
     found = Experiment(nothing, items, measures).run(usage_log=whole)
     assert found.tuned == 0

@@ -16,7 +16,7 @@ from spolia.stores.files import columns_in, lacks_columns
 from spolia.stores.lexical import field_terms
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.index import Lexical
-from spolia.stores.lexical.index_writer import freeze
+from spolia.stores.lexical.index_writer import Added, freeze
 from spolia.types import Meta
 
 SCHEMA = Schema(
@@ -66,11 +66,12 @@ def metas() -> list[Meta]:
 def lexical(metas: list[Meta], tmp_path_factory: pytest.TempPathFactory) -> Lexical:
     """An index of two segments, from which every tenth node was deleted."""
     draw, store = random.Random(1), tmp_path_factory.mktemp("store") / "lexical" / "chunk"
-    nodes = []
+    nodes = list[Added]()
     for key, meta in enumerate(metas):
         split = draw.randint(0, len(meta))
         text = " ".join(draw.choices(["w1", "w2", "w3", "w4"], [8, 4, 2, 1], k=draw.randint(1, 9)))
-        nodes.append((key, text, *(json.dumps(part) if part else "" for part in (meta[:split], meta[split:]))))
+        of_document, of_node = (json.dumps(part) if part else "" for part in (meta[:split], meta[split:]))
+        nodes.append((key, text, of_document, of_node))
     names = [field.name for field in SCHEMA]
     freeze(store / "g1", None, (), nodes[:300], ANALYZER, fields=names)
     freeze(store / "g2", store / "g1", range(0, 300, 10), nodes[300:], ANALYZER, fields=[*names, "ignored"])

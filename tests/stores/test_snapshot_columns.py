@@ -208,9 +208,9 @@ def holds(corpus: Corpus, history: Sequence[Look]) -> None:
         for group in GROUPS:
             writer.define(group, Manifest(group))
         writer.declare(SCHEMAS[0])
-    for made, *look in history:
+    for made, condition, by_index in history:
         run.publish(made)
-        run.look(*look)
+        run.look(condition, by_index)
 
 
 A_FILE: Change = ("put", "a.txt", (("lang", "en"),), [(), (("year", 1),)], ("ann",))
