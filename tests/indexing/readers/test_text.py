@@ -49,6 +49,10 @@ def test_latin1_and_cp1252_are_guessed_and_it_is_said(text: str) -> None:
     assert "guess" in reading.warnings[0]
 
 
+def test_pairs_of_bytes_that_are_utf8_by_chance_make_no_mixed_text() -> None:
+    assert read("한국어 텍스트입니다".encode("euc-kr")).document.text == "한국어 텍스트입니다"
+
+
 def test_mixed_bytes_are_read_each_in_its_encoding_and_it_is_said() -> None:
     reading = read("Grüße, naïve café, déjà vu: ".encode() + "Köln".encode("latin-1"))
     assert reading.document.text == "Grüße, naïve café, déjà vu: Köln"

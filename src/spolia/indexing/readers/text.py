@@ -151,7 +151,10 @@ def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) ->
     letters = len(data) - len(data.translate(None, _LETTERS))
     text = data.decode("utf-8", "surrogateescape")
     stray = len(text) - len(text.encode("utf-8", "ignore").decode())
-    if (len(text) - (len(data) - high) - stray) * 2 > stray:  # more than half as many characters that are UTF-8
+    valid = len(text) - (len(data) - high) - stray
+    # Pairs of bytes of a Korean or Chinese text may be UTF-8 by chance. In a text of two encodings what is not UTF-8 is
+    # rare, or stands alone between letters of ASCII.
+    if valid > 4 * stray or (valid * 2 > stray and len(_LONE_STRAY.findall(text)) * 2 >= stray):
         warning = f"Bytes that are not UTF-8: {stray} ({place}); they were read as cp1252, which is a guess."
         return Decoded(text.translate(_STRAY), "utf-8 and cp1252", (warning,))
     encoding, confidence = detect_encoding(data)
@@ -190,6 +193,7 @@ _ENCODINGS = (
 _LATIN = ("cp1250", "cp1252", "cp1254", "iso8859-2")
 _FEW_BYTES, _LATIN_CONFIDENCE = 2, 0.06
 _MIN_CONFIDENCE = 0.035  # random bytes reach 0.033, short texts in other scripts 0.037 and more
+_LONE_STRAY = re.compile(r"(?<![^\0-\x7f])[\udc80-\udcff](?![^\0-\x7f])")
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
 
 
