@@ -8,11 +8,12 @@ import pytest
 
 from spolia.core.environment import allow_env, env_of, refuse_env
 from spolia.databases import PostgresDatabase
-from spolia.errors import FlowFileError, StoreError, VariableRefused
+from spolia.errors import FlowFileError, SourceError, StoreError, VariableRefused
 from spolia.flow_files import dump, load
 from spolia.generation import Reader
 from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sources.sql import SQLRows
+from spolia.indexing.sources.web import WebPages
 from spolia.models.http.chat import ChatModel
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.corpus import Corpus
@@ -69,6 +70,18 @@ def test_a_variable_may_be_allowed_to_one_address_only(monkeypatch: pytest.Monke
         refuse_env(own)
 
 
+def test_a_value_with_several_addresses_reads_only_what_all_of_them_are_allowed() -> None:
+    headers = (("Authorization", "Bearer ${OPENAI_API_KEY}"),)
+    with allow_env("OPENAI_API_KEY", address="http://own/v1"):
+        refuse_env(WebPages(("http://own/v1",), headers=headers))
+        for pages in (
+            WebPages(("http://own/v1", "http://other/"), headers=headers),
+            WebPages(("http://own/v1",), sitemap="http://other/", headers=headers),
+        ):
+            with pytest.raises(VariableRefused, match="http://own/v1 and http://other/"):
+                refuse_env(pages)
+
+
 def test_a_variable_of_the_class_needs_to_be_allowed_once_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load(flow("")) == Reader(ChatModel("m", URL))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
@@ -97,14 +110,26 @@ def test_a_database_address_reads_the_variable_that_it_names_or_that_of_its_libr
     assert env_of(PostgresDatabase("postgresql://a@h/d")) == {"PGPASSWORD": False, "PGSERVICE": False}
     assert env_of(Corpus("postgresql://h/d?service=theirs"))["PGSERVICE"]
     assert env_of(Corpus("postgresql://h/d?passfile=a"))["PGPASSFILE"]
+    assert env_of(Corpus("postgresql://h/d?hostaddr=203.0.113.9"))["PGPASSFILE"]
+    assert env_of(SQLRows("a", "postgresql+psycopg://h/d?hostaddr=203.0.113.9", "t", "id", "body"))["PGPASSFILE"]
     assert env_of(SQLRows("a", "postgresql+psycopg://ann@h/d", "t", "id", "body")) == {"PGPASSWORD": False}
+    assert env_of(SQLRows("a", "mysql+pymysql://h/d?read_default_file=a", "t", "id", "body"))["MYSQL_PWD"]
     assert env_of(SQLRows("a", "sqlite:///a.db", "t", "id", "body")) == {}
     assert "AWS_SESSION_TOKEN" in env_of(RemoteFiles("s3://docs", (("endpoint_url", "http://h"),)))
+    assert "HF_TOKEN" in env_of(RemoteFiles("hf://datasets/a", (("endpoint", "http://h"),)))
+    assert "AZURE_STORAGE_SAS_TOKEN" in env_of(RemoteFiles("abfs://docs", (("account_host", "h"),)))
+    assert env_of(RemoteFiles("s3://docs", (("anon", True),))) == {}
     assert env_of(Corpus("notes.spolia")) == {}
     assert env_of(Qdrant("http://h", api_key_env="K")) == {"K": True}
     monkeypatch.setenv("PGPASSWORD", "s")
     with pytest.raises(VariableRefused, match="PGPASSWORD"):
         refuse_env(Corpus("postgresql://a@h/d"))
+
+
+def test_the_server_of_a_database_reads_no_files_of_this_machine() -> None:
+    for option in ("local_infile=1", "charset=utf8&allow_local_infile=1"):
+        with pytest.raises(SourceError, match="local_infile"):
+            SQLRows("a", f"mysql+pymysql://ann@h/d?{option}", "t", "id", "body")
 
 
 def test_a_vector_database_of_a_store_reads_only_variables_that_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ SHORTEST_SECRET = 8
 ALLOWED = "SPOLIA_ALLOW_ENV"  # names, with commas between them, that are allowed to the whole process
 _SUFFIX = "_env"
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_ADDRESSES = ("base_url", "url", "path", "start")
+_ADDRESSES = ("base_url", "url", "path", "start", "sitemap")
 _allowed: ContextVar[frozenset[tuple[str, str]]] = ContextVar("allowed_env", default=frozenset())
 """Names of variables, each with the one address that may be given its value; an empty address stands for all."""
 _looking: ContextVar[bool] = ContextVar("looking", default=False)
@@ -106,20 +106,24 @@ def env_of(value: Any) -> dict[str, bool]:
 def not_allowed(value: Any) -> dict[str, bool]:
     """Those variables of `env_of` that would be read and are not allowed here."""
     found = {name: is_named for name, is_named in env_of(value).items() if is_named or os.environ.get(name)}
-    return {name: is_named for name, is_named in found.items() if name not in allowed_env(_address(value))}
+    if not found:
+        return {}
+    allowed = frozenset.intersection(*(allowed_env(address) for address in _addresses(value) or [""]))
+    return {name: is_named for name, is_named in found.items() if name not in allowed}
 
 
-def _address(value: Any) -> str:
-    """Return where a value sends what it reads, or an empty text."""
-    address = next((held for name in _ADDRESSES if (held := getattr(value, name, ""))), "")
-    return address if isinstance(address, str) else str(address[0])
+def _addresses(value: Any) -> list[str]:
+    """Return the addresses that a value may send what it reads to."""
+    held = (getattr(value, name, "") for name in _ADDRESSES)
+    several = ((one,) if isinstance(one, str) else one for one in held)
+    return [str(address) for addresses in several for address in addresses if address]
 
 
 def refuse_env(value: Any) -> None:
     """Refuse a value that a file names and that reads a variable which the caller has not allowed."""
     if not _looking.get():
         for name, is_named in not_allowed(value).items():
-            where = f", whose value goes to {address}" if (address := _address(value)) else ""
+            where = f", whose value goes to {' and '.join(there)}" if (there := _addresses(value)) else ""
             keyless = next((field.name for field in fields(value) if field.name.endswith(_SUFFIX)), "")
             unneeded = (
                 f" If the server needs no key, write {keyless}: '' with its address."

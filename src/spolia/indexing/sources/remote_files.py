@@ -1,5 +1,6 @@
 """Files that are in no folder of this machine: object stores, archives, servers, through fsspec."""
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -33,8 +34,14 @@ _PAST_EGRESS = ("http", "https", "webhdfs", "github", "gist", "dask", "jupyter",
 """Protocols with which fsspec asks any server that an address or a file names."""
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "date_time")
 _VERSIONS = ("ETag", "etag", "md5Hash", "checksum", "CRC", "VersionId")
-_AMAZON = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""Variables with which requests to object stores are signed; the first and the last are sent."""
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+    "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_CONNECTION_STRING", "AZURE_CLIENT_SECRET",
+    "GOOGLE_APPLICATION_CREDENTIALS", "HF_TOKEN", "OSS_ACCESS_KEY_ID", "OSS_SECURITY_TOKEN",
+)  # fmt: skip
+"""Variables with which libraries sign requests to object stores, or which they send."""
+_SERVERS = re.compile(r"endpoint|host|url|server|domain", re.IGNORECASE)
+"""Names of options that name another server than that of the protocol."""
 _NAMING = ("protocol", "target_protocol", "remote_protocol", "fo", "url", "base_url")
 
 
@@ -89,9 +96,9 @@ class RemoteFiles(Source):
 
     @property
     def env_names(self) -> dict[str, bool]:
-        """See `spolia.core.environment.env_of`; requests to another server than Amazon's are signed, too."""
-        elsewhere = any(name == "endpoint_url" for name, _ in self.options)
-        return super().env_names | dict.fromkeys(_AMAZON if elsewhere else (), False)
+        """See `spolia.core.environment.env_of`; another server than that of the protocol gets its credentials, too."""
+        elsewhere = any(_SERVERS.search(name) for name, _ in self.options)
+        return dict.fromkeys(_CREDENTIALS if elsewhere else (), False) | super().env_names
 
     def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         with _translated(self):

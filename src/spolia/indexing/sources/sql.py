@@ -27,7 +27,7 @@ from spolia.indexing.sources.source import (
     without_secrets,
 )
 from spolia.indexing.sync.files import SourceChanges
-from spolia.stores.backends.postgres.address import holds_password
+from spolia.stores.backends.postgres.address import holds_password, password_files
 from spolia.stores.corpus import is_meant
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def _passes(error: Any) -> bool:
 _LEFT_OUT = ("url", "removals")
 """Fields that do not change the documents."""
 _VARIABLE = re.compile(r"\$\{\w+\}")
+_INFILE = re.compile(r"[?&][^=]*local_infile", re.IGNORECASE)
 _QUERY = re.compile(r"\s*(--[^\n]*\n\s*)*(select|with|values)\b", re.IGNORECASE)
 
 
@@ -187,6 +188,11 @@ class SQLRows(Source):
                 "The address of the database holds a password. Set an environment variable, and name it: "
                 "postgresql://USER:${DB_PASSWORD}@HOST/DATABASE"
             )
+        if _INFILE.search(self.url):
+            raise SourceError(
+                "The address of the database has local_infile, with which its server could read any file of this "
+                "machine. Take it out."
+            )
 
     @property
     def id(self) -> str:
@@ -197,7 +203,7 @@ class SQLRows(Source):
         """See `spolia.core.environment.env_of`; a database's own library reads one more where no password is named."""
         named = super().env_names
         by_library = [] if _VARIABLE.search(self.url) else [v for kind, v in _PASSWORDS if re.match(kind, self.url)]
-        return named | dict.fromkeys(by_library, False)
+        return named | dict.fromkeys(by_library, False) | password_files(self.url)
 
     def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         with connected(self) as connection:

@@ -12,8 +12,14 @@ from spolia.types import Value
 
 SCHEMA = "spolia"
 _OWN = ("schema", "password_env")
-_PASSWORD_FILES = {"service": "PGSERVICE", "servicefile": "PGSERVICEFILE", "passfile": "PGPASSFILE"}
-"""Options of an address that take a password from a file, with libpq's variables for them."""
+_PASSWORD_FILES = {
+    "service": "PGSERVICE",
+    "servicefile": "PGSERVICEFILE",
+    "passfile": "PGPASSFILE",
+    "hostaddr": "PGPASSFILE",  # gets what the file has for another host
+    "read_default_file": "MYSQL_PWD",
+}
+"""Options of an address that take a password from a file, with the variables of libpq and MySQL for them."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -36,8 +42,7 @@ class Address(Value):
         The password of a service goes to the host that the address names, not to the one of its service file.
         """
         own = {self.password_env: True} if self.password_env else {"PGPASSWORD": False, "PGSERVICE": False}
-        named = {name for name, _ in parse_qsl(urlsplit(self.server).query)}
-        return own | {variable: True for option, variable in _PASSWORD_FILES.items() if option in named}
+        return own | password_files(self.server)
 
     def secrets(self) -> Mapping[str, str]:
         if not self.password_env:
@@ -48,6 +53,12 @@ class Address(Value):
                 f"Write: export {self.password_env}=…"
             )
         return {"password": password}
+
+
+def password_files(address: str) -> dict[str, bool]:
+    """The variables of `env_names` for what an address takes from files with passwords."""
+    named = {name for name, _ in parse_qsl(urlsplit(address).query)}
+    return {variable: True for option, variable in _PASSWORD_FILES.items() if option in named}
 
 
 _AUTHORITY = re.compile(
