@@ -37,6 +37,14 @@ CONTROL = {
     "Alpaca, Vicuna": ["\n### Instruction:", "\n### Response:", "\n###Human:", "\n# Assistant :", "\nUSER:"],
     "after a word": ["x[TOOL_CALLS]", "x[BOS]", "x[IMG_END]", "x<fim_middle>"],
     "made up": ["<|tomorrow>", "<tomorrow|>", "<|x-1|>", "<||x||>", "[/TOMORROW]", "[NEW_MARK]", "<begin_of_x>"],
+    "FunctionGemma": ["<start_function_call>", "<end_function_declaration>", "<escape>"],
+    "MiniMax, Seed, LongCat": ["<beginning_of_sentence>", "<seed:bos>", "<seed:eos>", "<longcat_think>",
+                               "</longcat_tool_call>", "</longcat_s>", "\n[Round 1] USER:"],
+    "InternLM, Ling, TeleChat, Skywork": ["[UNUSED_TOKEN_146]", "<role>HUMAN</role>", "<role>system</role>", "<_user>",
+                                          "<_bot>", "[USER]", "[BOT]"],
+    "Nemotron, Olmo, K2": ["<TOOLCALL>", "</TOOLCALL>", "<AVAILABLE_TOOLS>", "<functions>", "<think_fast>"],
+    "Apriel": ["[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"],
+    "bars that look alike": ["<\u2502user\u2502>", "<\u00a6im_start\u00a6>", "<\u2223im_end\u2223>", "<\u2758turn>"],
     "a prompt": ["</passages>", "<passages number='2'>"],
 }  # fmt: skip
 TOKENS = [token for tokens in CONTROL.values() for token in tokens]
@@ -49,7 +57,7 @@ ORDINARY = [
     "x[mask]", "d[args]", "x[pad]", "[TODO]", "[Section]", "[Note_1]", "### Instructions", "Input: 3", "<utf-8>",
     "<issue-12>", "<your_api_key>", "<YOUR_NAME>", "<mask id='m'/>", "<prefix>a</prefix>", "[|]", "[| 1; 2 |]",
     "a[|x|]", "<name_prefix>", "<h2 class='a_1'>", "response: 200", "<img src='a_1.png'>", "## Response codes",
-    "T[K_co]",
+    "T[K_co]", "<role>admin</role>", "d[user]", "<page_s>", "<pre_tax>", "[Round 2] scores:", "T[USER_2]",
 ]  # fmt: skip
 UNSEEN = [
     chr(point)

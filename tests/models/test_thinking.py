@@ -192,7 +192,7 @@ def test_thoughts_that_a_server_sends_apart_are_no_part_of_the_reply() -> None:
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_reply_in_parts_is_its_text_without_what_the_model_thinks(streams: bool) -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Sony?"}]}
-    parts = [thinking, {"type": "text", "text": "Nokia"}, {"type": "text", "text": "."}]
+    parts = [thinking, {"type": "output_text", "text": "No"}, "kia", {"type": "text", "text": "."}]
     whole = {"choices": [{"message": {"role": "assistant", "content": parts}, "finish_reason": "stop"}]}
     pieces: list[str] = []
     with OpenAIServer(ServedReply(body=json.dumps(whole).encode())) as server:
@@ -288,6 +288,14 @@ def streamed(reply: str) -> str:
         (f"{CHANNELS[0]}<|message|>Sony?<|end|>{IN_JSON}Nokia [1].", "Nokia [1]."),
         (f"{IN_JSON}Nokia [1].", "Nokia [1]."),
         (f"{CHANNELS[0]}<|message|>Sony, or [1]", ""),
+        ("analysisSony?assistantfinalNokia [1].", "Nokia [1]."),
+        ("<|channel>thought\nSony?<channel|>Nokia [1].", "Nokia [1]."),
+        ("<|START_THINKING|>Sony?<|END_THINKING|><|START_RESPONSE|>Nokia [1].", "Nokia [1]."),
+        ("<|begin_of_thought|>Sony?<|end_of_thought|>\n<|begin_of_solution|>Nokia [1].", "Nokia [1]."),
+        ("[THINK]Sony?[/THINK]Nokia [1].", "Nokia [1]."),
+        ("Use [think] at Nokia [1].", "Use [think] at Nokia [1]."),
+        ("<longcat_think>Sony?</longcat_think>Nokia [1].", "Nokia [1]."),
+        ("My steps: Sony?\n[BEGIN FINAL RESPONSE]\nNokia [1].", "Nokia [1]."),
     ],
 )
 def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer: str) -> None:
@@ -302,7 +310,23 @@ def test_a_thought_is_neither_streamed_nor_part_of_the_answer(reply: str, answer
 @given(
     st.lists(
         st.sampled_from(
-            ["<think>", "</think>", CHANNELS[0], FINAL, IN_JSON, "</", "think", ">", " ", "Nokia", "[1]", "."]
+            [
+                "<think>",
+                "</think>",
+                *CHANNELS,
+                "<channel|>",
+                "[/THINK]",
+                "assistantfinal",
+                FINAL,
+                IN_JSON,
+                "</",
+                "think",
+                ">",
+                " ",
+                "Nokia",
+                "[1]",
+                ".",
+            ]
         ),
         max_size=12,
     )

@@ -3,15 +3,17 @@
 A text is read as a model may read it: without invisible characters, combining marks, widths and case. What then has the
 shape of a mark gets another character at its beginning, so that nothing is lost and nothing is longer: `‹` for `<`,
 `⟦` for `[`, `∶` for the colon after a speaker. Shapes, so that tomorrow's templates are covered: a bar beside a
-bracket (`<|turn>`, `<turn|>`, `[|user|]`), `<start_of_…>`, numbered tokens (`<unused99>`, `<extra_0>`), `<[…]>`, `◁…▷`,
-`]~b]`, `[/INST]`, `[TOOL_CALLS]` and `### Instruction:`. Only words that ordinary text might have too are listed.
+bracket (`<|turn>`, `<turn|>`, `[|user|]`), `<start_of_…>`, `<_user>`, numbered tokens (`<unused99>`, `<extra_0>`),
+`<[…]>`, `◁…▷`, `]~b]`, `[/INST]`, `[TOOL_CALLS]` and `### Instruction:`. Only words that ordinary text might have too
+are listed.
 
 Some text has the shape of a mark and is none: `<s>` of HTML ends or begins the text of Llama and Mistral, `[MAX_SIZE]`
 stands as `[TOOL_CALLS]` does, `<step_1>` as `<extra_0>`. It is changed too: a changed sign costs a model little, a mark
 that gets through may cost all. Code keeps `buffer[MAX_SIZE]`, since an index follows what it is the index of.
 
-Sources: the chat templates of ChatML, Llama, Mistral, Gemma, DeepSeek, Phi, Qwen, Kimi, MiniMax and Seed; "Human:" of
-Anthropic's first API; the reflection tokens of Self-RAG (Asai et al., ICLR 2024).
+Sources: the chat templates of ChatML, Llama, Mistral, Gemma, DeepSeek, Phi, Qwen, Kimi, MiniMax, Seed, LongCat, Ling,
+InternLM, TeleChat, Nemotron and Apriel; "Human:" of Anthropic's first API; the reflection tokens of Self-RAG (Asai et
+al., ICLR 2024).
 """
 
 import re
@@ -21,45 +23,43 @@ from functools import lru_cache
 
 from spolia.core.patterns import pattern
 
-THOUGHTS = ("think", "thinking", "thought", "reasoning", "seed:think")
+THOUGHTS = ("think", "thinking", "thought", "reasoning", "seed:think", "longcat_think", "think_fast", "think_faster")
 """Tags between which models think."""
 OPENS, CLOSES = "[<◁]", "[>▷]"
 """Patterns of the brackets of such a tag."""
-CHANNELS, FINAL = ("<|channel|>analysis", "<|channel|>commentary"), "<|channel|>final<|message|>"
-"""What thoughts, and what the answer after them, begin with in OpenAI's harmony format."""
-ANSWER = r"<\|channel\|>final(?: {0,2}<\|constrain\|>\w{1,16})?<\|message\|>"
-"""A pattern of the latter, which may name a data format: `<|channel|>final <|constrain|>json<|message|>`."""
+CHANNELS = (
+    "<|channel|>analysis", "<|channel|>commentary", "<|channel>thought", "<|START_THINKING|>", "<|begin_of_thought|>",
+    "[THINK]",
+)  # fmt: skip
+"""What else thoughts begin with: in OpenAI's harmony format, at Gemma, Cohere, OpenThinker and Mistral."""
+FINAL = "<|channel|>final<|message|>"
+"""What the answer after them begins with in OpenAI's harmony format."""
+ANSWER = (
+    r"(?:<\|channel\|>final(?: {0,2}<\|constrain\|>\w{1,16})?<\|message\|>|assistantfinal|<channel\|>"
+    r"|<\|END_THINKING\|>(?:\s{0,3}<\|START_RESPONSE\|>)?|<\|end_of_thought\|>(?:\s{0,3}<\|begin_of_solution\|>)?"
+    r"|\[/THINK\]|\[BEGIN FINAL RESPONSE\])"
+)
+"""A pattern of what ends such thoughts. In harmony it may name a data format,
+`<|channel|>final <|constrain|>json<|message|>`, and servers that leave control tokens out write `assistantfinal`."""
 LONGEST_ANSWER = len(f"{FINAL}  <|constrain|>") + 16
 """Characters that it takes at most."""
 _TOOLS = (
-    "tool_call", "tool_calls", "tool_response", "tool_result", "tool_results", "tools", "function_call",
-    "function_calls", "function_results", "invoke", "arg_key", "arg_value",
+    "tool_?calls?", "tool_response", "tool_results?", "tools", "available_tools", "functions", "function_calls?",
+    "function_results", "invoke", "arg_key", "arg_value",
 )  # fmt: skip
 _TOKENS = (
     "s", "pad", "sep", "cls", "bom", "eom", "soh", "eoh", "eoa", "eod", "file_sep", "start_header_id", "end_header_id",
-    "endoftext",
+    "endoftext", "escape", "longcat_s", "role>\\s*(?:human|system|user|assistant|observation)",
 )  # fmt: skip
-_MARKERS = ("bos", "eos", "eot", "sop", "eop", "unk", "fim")
+_MARKERS = ("bos", "eos", "eot", "sop", "eop", "unk", "fim", "think", "tool_call")
 """Words that make any name that holds them a control token: `<fim_prefix>`, `<EOS_TOKEN>`."""
 _BRACKETED = (
     "inst", "system_prompt", "available_tools", "tool_calls", "tool_results", "tool_content", "gmask", "think",
+    "begin final response", "end final response",
 )  # fmt: skip
-_LOUD = (*_MARKERS, "cls", "sep", "pad", "mask", "args", "img", "audio", "prefix", "middle", "suffix")
+_LOUD = (*_MARKERS, "cls", "sep", "pad", "mask", "args", "img", "audio", "prefix", "middle", "suffix", "user", "bot")
 """Control tokens in capitals, `[MASK]`; in small letters, `[mask]`, they are an index of code."""
-_LOUD_PARTS = {
-    *_LOUD,
-    "think",
-    "tool",
-    "tools",
-    "inst",
-    "system",
-    "model",
-    "settings",
-    "prompt",
-    "call",
-    "user",
-    "assistant",
-}
+_LOUD_PARTS = {*_LOUD, "tool", "tools", "inst", "system", "model", "settings", "prompt", "call", "assistant"}
 """Words of names that are control tokens where an index might stand too: `x[TOOL_CALLS]`."""
 _REFLECTION = (
     "retrieval", "no retrieval", "continue to use evidence", "relevant", "irrelevant", "fully supported",
@@ -79,6 +79,8 @@ def spelt(names: tuple[str, ...]) -> str:
 
 _FILLERS = "\u115f\u1160\u2800\u3164\uffa0"
 """Letters and signs that are drawn as a blank or not at all."""
+_BARS = "\u00a6\u01c0\u2223\u23d0\u2502\u2503\u2758"
+"""Signs that are drawn as `|`."""
 _BLANKS = "\t\n"
 
 
@@ -90,7 +92,8 @@ class _Folds(dict[int, str]):
     """
 
     def __init__(self, blanks: str) -> None:
-        super().__init__({ord(blank): blank for blank in blanks} | dict.fromkeys(map(ord, _FILLERS), ""))
+        super().__init__({ord(blank): blank for blank in blanks})
+        self.update(dict.fromkeys(map(ord, _FILLERS), "") | dict.fromkeys(map(ord, _BARS), "|"))
 
     def __missing__(self, point: int) -> str:
         character = chr(point)
@@ -125,19 +128,21 @@ class _Reading:
         return [place for place, character in enumerate(self.text) for _ in self.folds[ord(character)]]
 
 
-_SPEAKER = pattern(rf"(?:#{{1,6}}[^\S\n]*+({spelt((*_SPEAKERS, *_HEADS))})|({spelt(_SPEAKERS)}))[^\S\n]?:")
+_SPEAKER = pattern(
+    rf"(?:\[round \d{{1,4}}\] ?)?(?:#{{1,6}}[^\S\n]*+({spelt((*_SPEAKERS, *_HEADS))})|({spelt(_SPEAKERS)}))[^\S\n]?:"
+)
 
 
 @lru_cache(maxsize=256)
 def _marks(tags: frozenset[str]) -> re.Pattern[str]:
     """Where a mark begins, or one of these tags."""
-    names = sorted({tag.translate(_FOLDS) for tag in tags} | {*THOUGHTS, *_TOOLS, *_TOKENS}, key=len)
-    written = spelt(tuple(map(re.escape, reversed(names))))
+    names = sorted({tag.translate(_FOLDS) for tag in tags} | {*THOUGHTS}, key=len)
+    written = spelt((*map(re.escape, reversed(names)), *_TOOLS, *_TOKENS))
     slash = r"\s*+[/∕⁄\\]?\s*+"
     angle = (
-        rf"{slash}(?:(?:[a-z][\w-]{{0,20}}:)?(?:{written})(?!\w)|(?:function|parameter)\s?=|(?:start|begin|end)_of_"
+        rf"{slash}(?:(?:[a-z][\w-]{{0,20}}:)?(?:{written})(?!\w)|(?:function|parameter)\s?=|(?:start|begin|beginning|end)_(?:of|function)_|_[a-z]{{1,20}}\s*>"
         rf"|(?:{spelt(_NUMBERED)})[\w-]*?\d[\w-]*\s*[|>]|[a-z]{{1,20}}(?:_[a-z]{{1,20}}){{0,4}}_\d{{1,6}}\s*[|>]"
-        rf"|(?:[a-z]{{1,20}}[_-]){{0,4}}(?:{spelt(_MARKERS)})(?:[_-][a-z]{{1,20}}){{0,4}}\s*>)"
+        rf"|(?:[a-z]{{1,20}}[_:-]){{0,4}}(?:{spelt(_MARKERS)})(?:[_:-][a-z]{{1,20}}){{0,4}}\s*>)"
         rf"|{slash}\|+[\w/]|\|[^<>|\n]{{1,40}}\|>|{slash}[\w.:-]{{1,40}}\|+>|\[[^\[\]<>\n]{{1,40}}\]>|</?sys>>"
     )
     return re.compile(
@@ -148,7 +153,7 @@ def _marks(tags: frozenset[str]) -> re.Pattern[str]:
     )
 
 
-_SHOUTED = pattern(rf"\[([a-z]+(?:_[a-z]+)+|{spelt(_LOUD)})\]")
+_SHOUTED = pattern(rf"\[([a-z]+(?:_[a-z]+)+(?:_\d{{1,6}})?|{spelt(_LOUD)})\]")
 """`[TOOL_CALLS]`, `[MASK]`; small letters in brackets are an index of code."""
 _INDEXED = pattern(r"[\w)](?:\[(?:\d{0,6}|[a-z])\]){0,3}\Z")
 """An array, before its index: `m` and `m[0]`; a longer index may be a mark itself."""
@@ -175,14 +180,14 @@ def without_marks(text: str, tags: Set[str] = _NO_TAGS) -> str:
     at = reading.places() if shouted else ()
     starts += [mark.start() for mark in shouted if _has_capital(text[at[mark.start(1)] : at[mark.end(1)]])]
     text = _changed(reading, starts)
-    lines = _Reading(text, _FOLDS_OF_LINES)
-    heads = [mark for mark in _SPEAKER.finditer(lines.read) if _is_first(lines.read, mark.start())]
-    at = lines.places() if heads else ()
-    # not `user: ann` of settings
-    return _changed(
-        lines,
-        [mark.end() - 1 for mark in heads if _has_capital(text[at[mark.start(mark.lastindex or 0)]])],
-    )
+    for folds in (_FOLDS,) if reading.is_plain else (_FOLDS, _FOLDS_OF_LINES):
+        lines = _Reading(text, folds)
+        heads = [mark for mark in _SPEAKER.finditer(lines.read) if _is_first(lines.read, mark.start())]
+        at = lines.places() if heads else ()
+        # not `user: ann` of settings
+        capital = [mark for mark in heads if _has_capital(text[at[mark.start(mark.lastindex or 0)]])]
+        text = _changed(lines, [mark.end() - 1 for mark in capital])
+    return text
 
 
 def _is_index(mark: re.Match[str]) -> bool:

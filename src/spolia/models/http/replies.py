@@ -339,8 +339,8 @@ def _content(found: object) -> str:
     """The text of a message; some servers send it in parts, and what the model thinks in others."""
     if not isinstance(found, list):
         return _text(found)
-    parts = map(mapping, found)
-    return "".join(_text(part.get("text")) for part in parts if part.get("type", "text") == "text")
+    parts = (mapping(part) or {"text": part} for part in found)
+    return "".join(_text(part.get("text")) for part in parts if part.get("type", "text") in ("text", "output_text"))
 
 
 def _thought(message: Mapping[str, Any]) -> str:

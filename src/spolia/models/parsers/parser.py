@@ -13,11 +13,11 @@ from spolia.types import Value
 Out = TypeVar("Out", covariant=True)
 
 _THINKING = re.compile(
-    rf"{OPENS}/?(?:{spelt(THOUGHTS)})\s*{CLOSES}|{spelt(tuple(map(re.escape, CHANNELS)))}|"
+    rf"{OPENS}/?(?:{spelt(THOUGHTS)})\s*{CLOSES}|(?-i:{spelt(tuple(map(re.escape, CHANNELS)))})|"
     r"<\|start\|>assistant|<\|\w{1,30}\|>",
     re.IGNORECASE,
 )
-_SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|[\u200b\u2060\ufeff]")
+_SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|\[END FINAL RESPONSE\]|[\u200b\u2060\ufeff]")
 
 
 def thought_in(reply: str) -> str:
@@ -84,7 +84,7 @@ def _thoughts(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]
     """A thought between tags of these names, and the end of one."""
     written, channels = spelt(names), spelt(tuple(map(re.escape, CHANNELS)))
     whole = re.compile(
-        rf"{OPENS}({written}){CLOSES}.*?(?:{OPENS}/\1\s*{CLOSES}|\Z)|(?:{channels}).*?(?={ANSWER}|\Z)",
+        rf"{OPENS}({written}){CLOSES}.*?(?:{OPENS}/\1\s*{CLOSES}|\Z)|(?-i:{channels}).*?(?={ANSWER}|\Z)",
         re.IGNORECASE | re.DOTALL,
     )
     return whole, re.compile(rf"{OPENS}/(?:{written})\s*{CLOSES}|{ANSWER}", re.IGNORECASE)
@@ -102,6 +102,8 @@ def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
     ('No.', 'No.')
     >>> spoken("<|channel|>analysis<|message|>yes?<|end|><|start|>assistant<|channel|>final<|message|>No.<|return|>")
     'No.'
+    >>> spoken("[THINK]yes?[/THINK]No."), spoken("<|channel>thought\\nyes?<channel|>No.")
+    ('No.', 'No.')
     >>> spoken("<think>yes?</think><thought>No.</thought>", ("thought",))
     '<thought>No.</thought>'
     """

@@ -195,10 +195,12 @@ def _spelling(said: str, found: Generation) -> tuple[Token, ...]:
 
 
 _CHANNELS = spelt(tuple(map(re.escape, CHANNELS)))
-_BEGUN = re.compile(rf"\s*+(?:{OPENS}(?:{spelt(THOUGHTS)}){CLOSES}|{_CHANNELS}|<\|channel\|>final)", re.IGNORECASE)
+_BEGUN = re.compile(
+    rf"\s*+(?:{OPENS}(?:{spelt(THOUGHTS)}){CLOSES}|(?-i:{_CHANNELS})|<\|channel\|>final)", re.IGNORECASE
+)
 _CLOSING = re.compile(rf"{OPENS}/(?:{spelt(THOUGHTS)})\s{{0,3}}{CLOSES}|{ANSWER}", re.IGNORECASE)
 _LONGEST_CLOSING = max(LONGEST_ANSWER, max(map(len, THOUGHTS)) + 6)
-_FIRST = (*(f"<{name}>" for name in THOUGHTS), *CHANNELS, FINAL)
+_FIRST = (*(f"<{name}>" for name in THOUGHTS), *map(str.lower, CHANNELS), FINAL)
 """What a reply with a thought begins with."""
 
 
