@@ -25,12 +25,14 @@ def thought_through(llm: LanguageModel, ask: Callable[[int], Generation], max_to
     """
     room = _learnt.get(_place(llm), 0) if _learnt else 0
     try:
-        found = _whole(llm, ask(max_tokens + room), max_tokens + room)
+        found = _whole(llm, ask, max_tokens, room)
     except ThoughtCut as cut:
         if room or getattr(llm, "thought_tokens", 0):
             raise
         try:
-            found = _whole(llm, ask(max_tokens + LEARNT), max_tokens + LEARNT)
+            found = _whole(llm, ask, max_tokens, LEARNT)
+        except ThoughtCut:
+            raise
         except (BudgetSpent, ModelRejected):  # a server may refuse so many tokens
             raise cut from None
         _learnt[_place(llm)] = room = LEARNT
@@ -43,10 +45,18 @@ def _place(llm: LanguageModel) -> tuple[str, str | None]:
     return llm.name, llm.fingerprint()
 
 
-def _whole(llm: LanguageModel, found: Generation, max_tokens: int) -> Generation:
-    """The reply; ThoughtCut where it ends before its first word."""
-    if found.finish_reason == "length" and not spoken(found.text):
-        raise ThoughtCut(
-            f"{llm.name} thought until all {max_tokens} tokens were spent, and wrote no reply. {ThoughtCut.advice}"
-        )
-    return found
+def _whole(llm: LanguageModel, ask: Callable[[int], Generation], max_tokens: int, room: int) -> Generation:
+    """Return the reply with `room` tokens for its thought; ThoughtCut, with their number, if it holds nothing else."""
+    try:
+        found = ask(max_tokens + room)
+    except ThoughtCut:
+        pass
+    else:
+        if found.finish_reason != "length" or spoken(found.text):
+            return found
+    room += getattr(llm, "thought_tokens", 0)
+    more = f"N tokens to think, more than {room:,}" if room else "N tokens to think"
+    raise ThoughtCut(
+        f"{llm.name} thought until all {max_tokens + room:,} tokens were spent, and wrote no reply. "
+        f"Write --think N, in a profile or in Python thought_tokens=N, for {more}."
+    )
