@@ -388,6 +388,18 @@ def test_a_form_that_is_named_is_not_looked_for(tmp_path: Path) -> None:
         list(DataSet(str(tmp_path), form="beir").items())
 
 
+@pytest.mark.parametrize("form", sorted(set(FORMS) - {"table"}))
+def test_questions_about_files_are_written_or_the_lack_of_passages_is_named(tmp_path: Path, form: str) -> None:
+    item = Item("q", "What is dug?", gold=(("salt.txt",),))
+    (folder := tmp_path / "new").mkdir()
+    place = folder if form in ("spolia", "beir", "trec", "autorag") else folder / "new.json"
+    if form in ("spolia", "beir", "trec"):
+        assert form_called(form).write(place, [], [item]) == {}
+    else:
+        with pytest.raises(DataError, match=f"has no passages, and {form} needs .* Write it in the form 'spolia'"):
+            form_called(form).write(place, [], [item])
+
+
 @pytest.mark.parametrize("form", ["beir", "trec", "autorag", "hotpotqa"])
 def test_gold_that_a_form_cannot_say_is_refused_by_name(tmp_path: Path, form: str) -> None:
     folder = tmp_path / "own"

@@ -25,6 +25,7 @@ class AutoRAG(Form):
 
     called: ClassVar[str] = "autorag"
     files: ClassVar[str] = "qa.parquet, corpus.parquet"
+    needs_passages: ClassVar[bool] = True
 
     def fits(self, path: Path) -> bool:
         return _table(path, "qa") is not None

@@ -90,6 +90,8 @@ class Form(ABC):
 
     called: ClassVar[str]
     files: ClassVar[str]
+    needs_passages: ClassVar[bool] = False
+    """Whether a data set of questions alone, such as a table, cannot be written so."""
 
     @abstractmethod
     def fits(self, path: Path) -> bool:
@@ -133,6 +135,11 @@ class Form(ABC):
         {'answers of questions': 1}
         """
         given = list(passages), list(items)
+        if self.needs_passages and not given[0]:
+            raise DataError(
+                f"The data set has no passages, and {self.called} needs those that gold names. Write it in the form "
+                "'spolia', which holds questions about files of a store, too."
+            )
         self.put(path, *given)
         read = [one for _, one in self.passages(path)], [one for _, one in self.items(path)]
         return losses(self.called, given, read)

@@ -70,6 +70,8 @@ def context_of(item: Item, passages: Mapping[str, Document]) -> list[Document]:
 class PooledForm(Form):
     """One file of questions, each with its own paragraphs; `Pool` gives these their ids."""
 
+    needs_passages: ClassVar[bool] = True
+
     def corpus(self, path: Path) -> Sequence[Path]:
         return (path,)
 
