@@ -255,7 +255,7 @@ def _samples(places: Path | Sequence[Path | Source], readers: Readers) -> Iterat
         yield from samples(walk(paths, by_suffix(readers)), prefetch, SAMPLED_FILES)
 
 
-SHOWN, SUFFIXES = 10, 8
+SHOWN, NAMED, SUFFIXES = 10, 3, 8
 
 
 def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str, Any]:
@@ -289,11 +289,11 @@ def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]])
     told.append(f"  {report}", "not bold")
     for label, style, rows in _troubles(report, warnings, store):
         told.append(f"\n{len(rows)} {label}", style)
-        for uri, reason in rows[:SHOWN]:
-            said = one_line(without_name(uri, reason), 300)
-            told.append(f"\n  {one_line(uri)}", "bold").append(f"  {said}", "not bold")
-        if len(rows) > SHOWN:
-            told.append(f"\n  … and {len(rows) - SHOWN} more; --json lists all", "not bold dim")
+        reasons = _by_reason(rows)
+        for reason, uris in reasons[:SHOWN]:
+            told.append(f"\n  {_few(uris)}", "bold").append(f"  {one_line(reason, 300)}", "not bold")
+        if hidden := sum(len(uris) for _, uris in reasons[SHOWN:]):
+            told.append(f"\n  … and {hidden} more; --json lists all", "not bold dim")
     for said in report.fields:
         told.append(f"\n{one_line(said, 400)}", "yellow")
     if report.unread:
@@ -303,6 +303,30 @@ def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]])
         rest = sum(count for _, count in report.unread[SUFFIXES:])
         told.append(f"\nnot read: {kinds}{f', {rest} others' if rest else ''}", "not bold dim")
     return told
+
+
+def _by_reason(rows: Sequence[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Group files by their reason, so that a folder of scans does not say the same for each.
+
+    >>> _by_reason([("a.png", "No OCR."), ("b.pdf", "b.pdf is locked."), ("c.png", "No OCR.")])
+    [('No OCR.', ['a.png', 'c.png']), ('is locked.', ['b.pdf'])]
+    >>> _by_reason([("index damaged", ""), ("vectors damaged", "")])
+    [('', ['index damaged']), ('', ['vectors damaged'])]
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for uri, reason in rows:
+        found.setdefault((without_name(uri, reason), "" if reason else uri), []).append(uri)
+    return [(reason, uris) for (reason, _), uris in found.items()]
+
+
+def _few(uris: Sequence[str]) -> str:
+    """Name the first files of a list, and count the others.
+
+    >>> _few("abc"), _few("abcde")
+    ('a, b, c', 'a, b, c and 2 more')
+    """
+    more = f" and {len(uris) - NAMED} more" if len(uris) > NAMED else ""
+    return ", ".join(map(one_line, uris[:NAMED])) + more
 
 
 def warnings_of(report: SyncReport, store: str) -> list[tuple[str, str]]:
