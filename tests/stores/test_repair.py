@@ -237,6 +237,19 @@ def test_a_page_that_cannot_be_read_is_mended_from_the_folder(notes: Path, fast_
 
 
 @pytest.mark.slow
+def test_a_file_of_unknown_readers_keeps_no_other_file_from_being_read_again(notes: Path, fast_folder: Path) -> None:
+    corpus = Corpus(str(fast_folder / "a.spolia"))
+    near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
+    sync(notes, corpus, groups=[corpus.group("sentence"), corpus.group("near", near)], access=readers)
+    before = answers(corpus)
+    (notes / "new.txt").write_text("Nobody has said who may read this.")
+    flipped_pages(corpus, root_page(corpus, "sources"))
+    report = mended(corpus)
+    assert [said for said in report.left if "'new.txt'" in said] == list(report.left)
+    assert answers(corpus) == before
+
+
+@pytest.mark.slow
 def test_a_database_of_which_nothing_can_be_read_is_left_as_it_is(corpus: Corpus, fast_folder: Path) -> None:
     copy = Corpus(str(shutil.copytree(corpus.path, fast_folder / "b.spolia")))
     flipped_pages(copy, 1)

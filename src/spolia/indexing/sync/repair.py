@@ -100,6 +100,17 @@ def _access(snapshot: Snapshot, found: StoreRepair, files: Mapping[str, File]) -
     return access
 
 
+def _without_readers(access: Callable[[str], tuple[str, ...]], uris: Iterable[str]) -> dict[str, str]:
+    """Return the files of which the store does not say who may read them, with the reason."""
+    found: dict[str, str] = {}
+    for uri in uris:
+        try:
+            access(uri)
+        except StoreError as error:
+            found[uri] = str(error)
+    return found
+
+
 def _read_again(
     corpus: Corpus,
     found: StoreRepair,
@@ -117,8 +128,12 @@ def _read_again(
             main = next((group.definition for group in groups if group.name == MAIN), None)
             others = [group for group in groups if group.name != MAIN]
             wanted = RequestedGroups(MAIN, main or definition_by_now(manifest, known), others, known)
-            labels = DocumentLabels(None, _access(snapshot, found, listed.files))
-            report = keep(corpus, listed if found.is_short else only(listed, again), labels, SyncOptions(wanted))
+            access = _access(snapshot, found, listed.files)
+            lacking = _without_readers(access, listed.files) if found.is_short else {}
+            found.left += lacking.values()
+            known_files = listed.files.keys() - lacking.keys() if found.is_short else again
+            changes = listed if found.is_short and not lacking else only(listed, known_files)
+            report = keep(corpus, changes, DocumentLabels(None, access), SyncOptions(wanted))
             found.left += [f"{uri}: {reason}" for uri, reason in report.failed]
         except SpoliaError as error:
             found.left.append(str(error))
