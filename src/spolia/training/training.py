@@ -508,14 +508,22 @@ def no_gain(score: Mapping[str, Any] | None) -> list[str]:
     """
     if score is None:
         return ["No gain shown: no question was kept apart for a score."]
-    gain = score["difference"]
-    if gain["low"] is not None and gain["low"] > 0:
+    low = score["difference"]["low"]
+    if low is not None and low > 0:
         return []
-    mean, low, high = (
-        "?" if gain[end] is None else f"{round(100 * gain[end], 1) + 0.0:+.1f}" for end in ("mean", "low", "high")
-    )
-    changes = f"changes by {mean} points [{low}, {high}] on {several(score['n'], 'question')}"
+    changes = f"changes by {points_of(score['difference'])} on {several(score['n'], 'question')}"
     return [f"No gain shown: {score['measure']} {changes}."]
+
+
+def points_of(difference: Mapping[str, float | None]) -> str:
+    """Write a difference of scores in points of 100, with its interval.
+
+    >>> points_of({"mean": -0.167, "low": None, "high": None})
+    '-16.7 points [?, ?]'
+    """
+    ends = (difference[end] for end in ("mean", "low", "high"))
+    mean, low, high = ("?" if end is None else f"{round(100 * end, 1) + 0.0:+.1f}" for end in ends)
+    return f"{mean} points [{low}, {high}]"
 
 
 def items_of(split: QuestionSplit) -> Iterator[Item]:

@@ -226,6 +226,8 @@ def _curve(loss: float, validation: float | None) -> str:
 
 def _show(screen: Screen, card: Any, out: Path, data: Path, store: str | None, is_unseen: bool) -> None:
     """Show the score and how to go on; `is_unseen`: no question of the part report was trained on."""
+    from spolia.training.training import points_of
+
     asked = card["questions"]
     screen.show(
         f"Trained: {card['part']}, on {several(asked['train'], 'question')} in "
@@ -233,12 +235,9 @@ def _show(screen: Screen, card: Any, out: Path, data: Path, store: str | None, i
         f"{card['cost']['prepare_cpu_s'] + card['cost']['steps_cpu_s']:.1f} CPU-s."
     )
     if (score := card["score"]) is not None:
-        gain = score["difference"]
-        screen.show(
-            f"{score['measure']} on {score['n']} other questions: {score['trained']['mean']:.3f}, untrained "
-            f"{score['untrained']['mean']:.3f}; difference {gain['mean']:+.3f} "
-            f"[{gain['low']:+.3f}, {gain['high']:+.3f}]"
-        )
+        trained, untrained = (f"{100 * score[flow]['mean']:.1f}" for flow in ("trained", "untrained"))
+        measured = f"{score['measure']} on {several(score['n'], 'other question')}"
+        screen.show(f"{measured}: {trained}, untrained {untrained}; difference {points_of(score['difference'])}")
     for note in card["notes"]:
         screen.say(note, "yellow" if note.startswith("Warning") else "dim")
     flow = out / "flow.yaml"
