@@ -285,7 +285,7 @@ def serve(
 
 def _flows(named: Sequence[str], parts: "Parts", screen: Screen) -> "list[ServedFlow]":
     """The flows to serve, by their names."""
-    from spolia.cli.destinations import tell_of_models
+    from spolia.cli.destinations import tell_of_measured
     from spolia.services.aliases import ALIASES
 
     flows = [_served(flow, parts, screen) for flow in named]
@@ -295,8 +295,7 @@ def _flows(named: Sequence[str], parts: "Parts", screen: Screen) -> "list[Served
         )
     if len({one.name for one in flows}) < len(flows):
         raise QueryError(f"Two flows have one name: {', '.join(one.name for one in flows)}. Rename a file.")
-    for one in flows:
-        tell_of_models(screen, one.answer)
+    tell_of_measured(screen, (one.answer for one in flows), ())
     return flows
 
 
@@ -359,7 +358,7 @@ def _served(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
 
     found, chosen = flow_of(name, parts)
     if chosen:
-        screen.say(f"Searching with {chosen}")
+        screen.say(f"{name} searches with {chosen}")
     answer = conversational(answering(found, parts), parts.llm)
     return ServedFlow(Path(name).stem if is_file(name) else name, answer, found)
 
