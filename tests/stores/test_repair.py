@@ -250,6 +250,16 @@ def test_a_file_of_unknown_readers_keeps_no_other_file_from_being_read_again(not
 
 
 @pytest.mark.slow
+def test_a_damaged_file_of_unknown_readers_is_named_once(notes: Path, fast_folder: Path) -> None:
+    corpus = Corpus(str(fast_folder / "a.spolia"))
+    near = Definition(Whole(), parent="sentence", embeddings=(Embedding(EMBEDDER),))
+    sync(notes, corpus, groups=[corpus.group("near", near)], access=readers)
+    flipped_pages(corpus, root_page(corpus, "documents"))
+    report = mended(corpus)
+    assert [sum(name in said for said in report.left) for name in ("stones.txt", "tides.md", "treasure.txt")] == [1] * 3
+
+
+@pytest.mark.slow
 def test_a_database_of_which_nothing_can_be_read_is_left_as_it_is(corpus: Corpus, fast_folder: Path) -> None:
     copy = Corpus(str(shutil.copytree(corpus.path, fast_folder / "b.spolia")))
     flipped_pages(copy, 1)

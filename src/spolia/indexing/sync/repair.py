@@ -121,6 +121,7 @@ def _read_again(
     snapshot = corpus.latest()
     root = dict(snapshot.opened.rows(sql.CURSORS, (FOLDER,))).get(ROOT, "")
     manifest = snapshot.manifests.get(MAIN)
+    lacking: dict[str, str] = {}
     again = {uri for uri, who in found.unread.items() if who is not None and not is_elsewhere(uri)}
     if root and os.path.isdir(root) and manifest is not None and (again or found.is_short):
         listed = walk(root, by_suffix(readers))
@@ -139,7 +140,7 @@ def _read_again(
             found.left.append(str(error))
     rows = corpus.latest().sources()
     for uri in found.unread:
-        if uri in rows and rows[uri].size < 0:
+        if uri in rows and rows[uri].size < 0 and uri not in lacking:
             found.left.append(
                 f"{uri!r} was damaged and could not be read again from {root or 'a folder'}. Index it with the options "
                 "of before: spolia index FOLDER, its source, or add_texts."
