@@ -5,6 +5,8 @@
 Every server is a process of its own; CPU time is that process's, all threads together. The empty flow answers at once.
 Streams ask a simulated model: first word after 200 ms, then 24 words in 5 s; each fifth request fails with status 503
 before. The model writes question and time into its first word, which tells answers apart and how late they come.
+`/v1/answer` and its flow, `BM25 >> Extract` over the how-to pages, answer the same questions in turn, each once. The
+flow runs bare, and with the record and the account that a server keeps.
 "Flow alone" is a process without a server that runs the same flow as often, as many at the same time, with a journal, a
 cache and an account as the server has them, and reads its events with `Operator.stream`. Both take turns.
 With `--peers`, Hayhooks serves an empty wrapper in turn; it is installed into that environment if it is not there
@@ -25,8 +27,9 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,7 +37,7 @@ from urllib.parse import urlsplit
 
 from results import publish
 
-from spolia import Answer, Corpus, Hit, Node, Query, Ranking, Reader, Run, step
+from spolia import BM25, Answer, Corpus, Extract, Hit, Node, Query, Ranking, Reader, Run, step, sync
 from spolia.journal import Runs
 from spolia.models import ChatModel
 from spolia.server.service import HELD
@@ -43,6 +46,7 @@ FIRST_S, WORDS, EACH_S, FAULTY = 0.2, 24, 0.2, 5
 STREAMS, STARTS_PER_S, TURNS = 400, 40, 3
 LONG, EARLY = 10_000, 1_000
 REQUESTS, ROUNDS, LEAVERS = 500, 7, 20
+PAGES, ASKED = Path(__file__).resolve().parents[1] / "docs" / "how-to", 300
 TICKS = os.sysconf("SC_CLK_TCK")
 WRAPPER = """from hayhooks import BasePipelineWrapper
 
@@ -121,10 +125,47 @@ def serving(kind: str, url: str, folder: Path) -> None:
     from spolia.server.process import serve
     from spolia.server.service import ServedFlow, Service
 
-    flow = reading(url) if kind == "streams" else nothing
+    flow = {"streams": lambda: reading(url), "answers": lambda: answering(folder)}.get(kind, lambda: nothing)()
     served, runs = ServedFlow("flow", flow, flow), None if kind == "bare" else Runs(folder / f"{kind}.db", entries=HELD)
     service = Service(Corpus(str(folder / f"{kind}.spolia")), [served], served, runs=runs, max_concurrent=512)
     serve(service, lambda at, token: print(json.dumps({"url": at, "token": token}), flush=True))
+
+
+def answering(folder: Path) -> Any:
+    """A flow without a model over a store of the pages, which is made if it is not there."""
+    corpus = Corpus(str(folder / "answers.spolia"))
+    if not Path(corpus.path).exists():
+        sync(PAGES, corpus)
+    return BM25(corpus.group()) >> Extract()
+
+
+def flow_alone(folder: Path, turn: int) -> None:
+    """The same questions as those of a server, in this process: CPU-ms of each, bare and as a server records them."""
+    flow, runs = answering(folder), Runs(folder / "answers alone.db", entries=HELD)
+    queries = [Query(question(number)) for number in range(turn * ASKED, (turn + 1) * ASKED)]
+    flow(Query("What is first?"))
+    took = dict[str, float]()
+    for name in ("bare", "recorded"):
+        began = time.process_time()
+        for query in queries:
+            if name == "bare":
+                flow(query)
+            else:
+                with Run(journal=runs.journal, cache=runs.cache) as run, run.lane():
+                    flow(query)
+        took[name] = (time.process_time() - began) / ASKED * 1e3
+    print(json.dumps(took), flush=True)
+
+
+@cache
+def words_of_pages() -> list[str]:
+    return re.findall(r"[a-z]{4,}", "".join(path.read_text() for path in sorted(PAGES.glob("*.md"))))
+
+
+def question(number: int) -> str:
+    """A question that no other one equals, in words of the pages."""
+    words = words_of_pages()
+    return f"How does {' '.join(words[number * 5 % len(words) :][:5])} work in case {number}?"
 
 
 def without_server(url: str, folder: Path, first: int) -> None:
@@ -171,17 +212,30 @@ def megabytes(pid: int, name: str) -> float:
     return int(re.search(rf"{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024  # type: ignore[index]
 
 
-def asked(url: str, path: str, body: Any, token: str, times: int) -> None:
-    """The same request again and again, on one connection."""
+def asked(url: str, path: str, bodies: Iterable[Any], token: str) -> None:
+    """Requests one after the other, on one connection."""
     at = urlsplit(url)
     connection = http.client.HTTPConnection(at.hostname or "", at.port)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    for _ in range(times):
+    for body in bodies:
         connection.request("POST", path, json.dumps(body), headers)
         response = connection.getresponse()
         assert response.read(), response.status
         assert response.status == 200, response.status
     connection.close()
+
+
+def until_ready(url: str) -> None:
+    """Wait until a server has asked its flows once."""
+    place, end = urlsplit(url), time.monotonic() + 60
+    while True:
+        connection = http.client.HTTPConnection(place.hostname or "", place.port)
+        connection.request("GET", "/ready")
+        response = connection.getresponse()
+        if response.status == 200:
+            return
+        assert time.monotonic() < end, response.read()
+        time.sleep(0.05)
 
 
 def requests(folder: Path, peers: Path | None) -> dict[str, float]:
@@ -198,9 +252,28 @@ def requests(folder: Path, peers: Path | None) -> dict[str, float]:
         for number in range(ROUNDS + 1):
             for name, pid, url, path, token in places:
                 before = cpu_s(pid)
-                asked(url, path, {"question": "What?"}, token, REQUESTS)
+                asked(url, path, itertools.repeat({"question": "What?"}, REQUESTS), token)
                 if number:  # the first round warms up
                     found[name].append((cpu_s(pid) - before) / REQUESTS * 1e3)
+    return {name: median(each) for name, each in found.items()}
+
+
+def answers(folder: Path) -> dict[str, float]:
+    """CPU-ms of an answer over HTTP and of its flow alone, in turn; the median of the rounds."""
+    found: dict[str, list[float]] = {"served": [], "bare": [], "recorded": []}
+    answering(folder)
+    with started("--serve", "answers", "", folder) as (pid, at):
+        until_ready(at["url"])
+        for turn in range(ROUNDS):
+            bodies = [{"question": question(number)} for number in range(turn * ASKED, (turn + 1) * ASKED)]
+            before = cpu_s(pid)
+            asked(at["url"], "/v1/answer", bodies, at["token"])
+            took = (cpu_s(pid) - before) / ASKED * 1e3
+            with started("--flow-alone", folder, turn) as (_, alone):
+                if turn:  # the first round warms up
+                    found["served"].append(took)
+                    for name, cost in alone.items():
+                        found[name].append(float(cost))
     return {name: median(each) for name, each in found.items()}
 
 
@@ -220,7 +293,7 @@ def hayhooks(folder: Path, peers: Path) -> Iterator[tuple[int, str]]:
         try:
             while True:
                 try:
-                    asked(url, "/nothing/run", {"question": "What?"}, "", 1)
+                    asked(url, "/nothing/run", [{"question": "What?"}], "")
                     break
                 except (OSError, AssertionError):
                     assert time.monotonic() < end, "Hayhooks does not answer."
@@ -310,17 +383,21 @@ def main() -> None:
     parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--without-server", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--flow-alone", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.model:
         asyncio.run(model())
     elif options.serve:
         serving(options.serve[0], options.serve[1], Path(options.serve[2]))
+    elif options.flow_alone:
+        flow_alone(Path(options.flow_alone[0]), int(options.flow_alone[1]))
     elif options.without_server:
         url, folder, first = options.without_server
         without_server(url, Path(folder), int(first))
     else:
         with tempfile.TemporaryDirectory() as folder:
-            found = {"cpu_ms of a request": requests(Path(folder), options.peers), **streaming(Path(folder))}
+            found: dict[str, Any] = {"cpu_ms of a request": requests(Path(folder), options.peers)}
+            found |= {"cpu_ms of an answer": answers(Path(folder)), **streaming(Path(folder))}
             if options.long:
                 found["long row"] = many(Path(folder))
         publish("server", found, options.out)
