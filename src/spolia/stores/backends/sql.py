@@ -143,6 +143,7 @@ DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.
 DOCUMENT_ROW = "id, hash, text, title, media_type, pages, headings, regions, boxes, meta, audience, birth"
 URI = "SELECT min(s.uri) FROM sources s WHERE s.document = d.key AND s.birth <= :at AND s.death > :at"
 DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
+BOXES = "SELECT d.boxes, d.audience FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
 DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
 DOCUMENTS_BY_KEY = DOCUMENTS.replace("ORDER BY d.id", "ORDER BY d.key")
 LIVE_DOCUMENT = f"SELECT key, hash, birth, meta FROM documents WHERE id = ? AND death = {ALIVE}"

@@ -34,7 +34,7 @@ from spolia.stores.files import translated
 from spolia.stores.integrity import problems
 from spolia.stores.manifest import BUILT_IN, Manifest, of
 from spolia.stores.open_store import OpenIndexes, OpenStore
-from spolia.types import Box, Document, Filter, Hit, LateHits, Node, Span, Value
+from spolia.types import NO_BOXES, Box, Boxes, Document, Filter, Hit, LateHits, Node, Span, Value
 from spolia.types.value import maker
 
 if TYPE_CHECKING:
@@ -175,11 +175,14 @@ class Snapshot:
     def document(self, id: str, access: frozenset[str] = PUBLIC) -> Document:
         found = self.find_document(id, access)
         if found is None:
-            raise StoreError(
-                f"There is no readable document {id!r} in generation {self.generation} of {self.opened.store}. "
-                "Write the document of a node from a search, and search and read as the same principal."
-            )
+            raise self._not_readable(id)
         return found
+
+    def _not_readable(self, document: str) -> StoreError:
+        return StoreError(
+            f"There is no readable document {document!r} in generation {self.generation} of {self.opened.store}. "
+            "Write the document of a node from a search, and search and read as the same principal."
+        )
 
     def find_document(self, id: str, access: frozenset[str] = PUBLIC) -> Document | None:
         row = self.opened.row(sql.DOCUMENT, {"id": id, "at": self.generation})
@@ -199,7 +202,10 @@ class Snapshot:
 
     def boxes(self, document: str, span: Span, access: frozenset[str] = PUBLIC) -> tuple[Box, ...]:
         """Where a stretch of a document stands on its pages, line by line; nothing where its format has no places."""
-        return self.document(document, access).boxes.within(span.start, span.end)
+        row = self.opened.row(sql.BOXES, {"id": document, "at": self.generation})  # without the text, for each citation
+        if row is None or not self.rights.asker(access).may_read(document, row[1]):
+            raise self._not_readable(document)
+        return (Boxes(row[0]) if row[0] else NO_BOXES).within(span.start, span.end)
 
     def documents(self, access: frozenset[str] = PUBLIC) -> Iterator[Document]:
         who = self.rights.asker(access)
