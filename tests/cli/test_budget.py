@@ -49,10 +49,10 @@ def test_an_estimate_asks_no_model_and_counts_what_a_run_takes(spolia: Spolia, d
 
 def test_an_estimate_refuses_what_a_run_refuses(spolia: Spolia, data: Path) -> None:
     (data / "questions.jsonl").write_text(json.dumps({"id": "q", "question": "Who?", "answers": ["Olsen"]}))
-    ran, told = spolia("eval", "bm25", "--data", data), spolia("eval", "bm25", "--data", data, "--estimate")
+    asked = ("eval", "bm25", "--data", data, "--measures", "nDCG@10")
+    ran, told = spolia(*asked), spolia(*asked, "--estimate")
     assert (ran.code, ran.out, ran.err) == (told.code, told.out, told.err)
     assert told.code == 2
-    assert "--measures EM,F1" in " ".join(told.err.split())
 
 
 def test_a_budget_ends_an_experiment_and_a_larger_one_goes_on(spolia: Spolia, data: Path) -> None:

@@ -263,6 +263,7 @@ def test_what_cannot_decide_is_not_written(spolia: Spolia, data: Path, tmp_path:
 def test_a_damaged_baseline_is_told_in_words(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     spolia(*WRITE)
     whole = json.loads((tmp_path / "baseline.json").read_text())
+    del whole["digest"]  # as earlier versions write it: what is read is checked, whoever wrote it
     for text, says in (
         ("<<<<<<< HEAD\n{}", "baseline.json is not a baseline: it is not JSON"),
         ("{}", "baseline.json is JSON, but no baseline"),

@@ -178,7 +178,7 @@ def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> No
     ("place", "instead", "seen_by"),
     [
         ("spolia.stores.access.reader_lists.Asker.may_read", lambda *_: True, "Snapshot.nodes"),
-        ("spolia.stores.snapshot.records.Records._mask", lambda self, _: self._all(), "BM25"),
+        ("spolia.stores.snapshot.records.Records._mask", lambda self, *_: self._all(), "BM25"),
         ("spolia.run.frame.Frame.narrowing", lambda *_: None, "BM25"),
         ("spolia.run.frame.Frame.access", lambda *_: EVERYBODY, "BM25"),
         ("spolia.retrieval.group_search.narrowed", lambda own, query, run: narrowed(query, run), "BM25"),
