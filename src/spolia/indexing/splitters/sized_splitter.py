@@ -213,8 +213,7 @@ class SlidingWindow(Sized):
         tables = [(region.start, region.end) for region in regions]
         windows = Windows(text, self.bound, self.shared(self.overlap), self.bound.characters // TINY)
         for start, end, _ in windows.over(sentence_atoms(text, headings, self.bound, tables)):
-            head = table_head(text, regions, start) if regions else ""
-            yield _piece(text[start:end], start, head if len(head) <= self.context_characters else "")
+            yield _piece(text[start:end], start, table_head(text, regions, start, self.context_characters))
 
 
 _piece = maker(Piece)
@@ -222,18 +221,22 @@ _AROUND_CELL = 4
 """Characters at most that a line of a table has for each cell beside its words."""
 
 
-def table_head(text: str, regions: Sequence[Region], at: int) -> str:
-    """Return the first row of the table that a piece continues; empty if the text lacks it, as in JSON, whose
-    records name their fields themselves.
+def table_head(text: str, regions: Sequence[Region], at: int, most: int = 1_000) -> str:
+    """Return the first row of the table that a piece continues; empty if it has more than `most` characters, or the
+    text lacks it, as in JSON, whose records name their fields themselves.
 
     >>> table = Region("table", 0, 22, (("stone", "t"), ("basalt", "3"), ("marble", "2")))
     >>> table_head("stone | t\\nbasalt | 3\\nmarble | 2", [table], 10)
     'stone | t'
+    >>> table_head("stone | t\\nbasalt | 3\\nmarble | 2", [table], 10, most=8)
+    ''
     """
     last = bisect_right(regions, at, key=lambda region: region.start) - 1
     if last < 0 or not (region := regions[last]).rows or not region.start < at < region.end:
         return ""
     line = text[region.start : region.end].partition("\n")[0].strip()
+    if len(line) > most:  # before its cells are looked for: a wide table has thousands
+        return ""
     cells = region.rows[0]
     is_row = len(line) <= sum(map(len, cells)) + _AROUND_CELL * len(cells) and all(cell in line for cell in cells)
     return line if is_row and region.start + len(line) < at else ""
