@@ -458,6 +458,14 @@ def _server(result: Result) -> Judged:
     return found
 
 
+def _answers(result: Result) -> Judged:
+    costs = result["cpu_ms"]
+    return {
+        "an answer over HTTP, times its flow": (costs["served"] / costs["bare"], most(1.3)),
+        "an answer over HTTP, times its flow with a record": (costs["served"] / costs["recorded"], None),
+    }
+
+
 def _documents_http(result: Result) -> Judged:
     return {
         "one file over HTTP until searchable, s": (result["one file until searchable, s"]["p50"], most(0.2)),
@@ -623,6 +631,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "strategies_world": _strategies,
     "grid": _grid,
     "server": _server,
+    "answers": _answers,
     "documents_http": _documents_http,
     "job_queue": _job_queue,
     "reader": _reader,

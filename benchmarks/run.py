@@ -50,6 +50,7 @@ NAMES = (
     "corag",
     "world",
     "server",
+    "answers",
     "documents_http",
 )
 WITH_PEERS = ("steps", "imports", "bm25", "documents", "pdf", "server")

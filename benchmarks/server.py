@@ -5,8 +5,6 @@
 Every server is a process of its own; CPU time is that process's, all threads together. The empty flow answers at once.
 Streams ask a simulated model: first word after 200 ms, then 24 words in 5 s; each fifth request fails with status 503
 before. The model writes question and time into its first word, which tells answers apart and how late they come.
-`/v1/answer` and its flow, `BM25 >> Extract` over the how-to pages, answer the same questions in turn, each once. The
-flow runs bare, and with the record and the account that a server keeps.
 "Flow alone" is a process without a server that runs the same flow as often, as many at the same time, with a journal, a
 cache and an account as the server has them, and reads its events with `Operator.stream`. Both take turns.
 With `--peers`, Hayhooks serves an empty wrapper in turn; it is installed into that environment if it is not there
@@ -193,9 +191,7 @@ def without_server(url: str, folder: Path, first: int) -> None:
 @contextmanager
 def started(*command: object) -> Iterator[tuple[int, dict[str, str]]]:
     """A process and the first line that it prints."""
-    with subprocess.Popen(
-        [sys.executable, sys.argv[0], *map(str, command)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen([sys.executable, __file__, *map(str, command)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             yield process.pid, json.loads(process.stdout.readline())
@@ -397,7 +393,7 @@ def main() -> None:
     else:
         with tempfile.TemporaryDirectory() as folder:
             found: dict[str, Any] = {"cpu_ms of a request": requests(Path(folder), options.peers)}
-            found |= {"cpu_ms of an answer": answers(Path(folder)), **streaming(Path(folder))}
+            found |= streaming(Path(folder))
             if options.long:
                 found["long row"] = many(Path(folder))
         publish("server", found, options.out)
