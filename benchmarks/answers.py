@@ -3,8 +3,8 @@
     python benchmarks/answers.py [--out FILE]
 
 A server of its own and a process without one answer the same questions in turn, each question once, by
-`BM25 >> Extract` over the how-to pages. CPU time is that of the process, all threads together. The flow alone runs bare,
-and with the record and the account that a server keeps.
+`BM25 >> Extract` over the how-to pages. CPU time is that of the process, all threads together. The flow alone runs
+bare, and with the record and the account that a server keeps.
 """
 
 from __future__ import annotations
