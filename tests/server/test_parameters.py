@@ -103,6 +103,7 @@ def chat(service: Service, body: dict[str, Any], **headers: str) -> httpx.Respon
     return ask(service, ("POST", "/v1/chat/completions", {"json": body, "headers": named}))[0]
 
 
+@pytest.mark.slow
 def test_no_parameter_of_openais_is_ignored_without_a_word() -> None:
     service = service_of()
     for name, (use, accepted, refused) in PARAMETERS.items():
@@ -136,6 +137,7 @@ def test_images_and_tools_in_a_history_do_not_end_a_chat() -> None:
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
 
 
+@pytest.mark.slow
 def test_an_answer_is_cached_unless_the_request_or_the_server_wants_a_fresh_one(tmp_path: Path) -> None:
     def said(service: Service, more: Any = (), **headers: str) -> str:
         text: str = chat(service, ASKED | dict(more), **headers).json()["choices"][0]["message"]["content"]
