@@ -88,10 +88,8 @@ AllowEnv: TypeAlias = Annotated[
 def _allow_usual_key(context: click.Context, param: click.Parameter, url: str) -> str:
     """Allow files that name the same server as the command line its usual key, until the command ends."""
     source = context.get_parameter_source(param.name or "")
-    is_named = (
-        source is not None and source.name == "COMMANDLINE"
-    )  # a profile may be somebody else's: it allows nothing
-    if is_named and "://" in url:
+    # A profile may be somebody else's: what it names is allowed nothing.
+    if source is not None and source.name == "COMMANDLINE" and "://" in url:
         from spolia.cli.model_profile import usual_key
 
         context.with_resource(allow_env(usual_key(url), address=url))

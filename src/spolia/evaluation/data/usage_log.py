@@ -173,7 +173,7 @@ class UsageLog:
         return sorted((one for one in every if is_same(one.data, data)), key=lambda one: one.at)
 
     def damage(self) -> str:
-        """What is wrong with the files, in words: no warning knows of what their damaged lines say."""
+        """Return what is wrong with the files, in words: no warning knows of what their damaged lines say."""
         return " ".join(
             f"{path} is damaged: {count} of its lines changed since they were written. Restore it from a backup."
             for path in (self.path, self.also)

@@ -38,7 +38,7 @@ def _name(strict: re.Match[bytes]) -> bytes:
 
 
 def lacks_parts(archive: zipfile.ZipFile) -> bool:
-    """Whether Office Open XML lacks a part that it refers to or needs. All its members can be unpacked."""
+    """Tell whether Office Open XML lacks a part that it refers to or needs. All its members can be unpacked."""
     names = archive.namelist()
     lists = {name: archive.read(name) for name in names if name.endswith(".rels")}
     return not needed_parts(names, lists) <= set(names)

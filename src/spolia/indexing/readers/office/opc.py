@@ -58,7 +58,7 @@ def relations_name(part: str) -> str:
 
 
 def is_list(name: str) -> bool:
-    """Whether a part is a list of relationships, or of content types."""
+    """Tell whether a part is a list of relationships, or of content types."""
     return name == TYPES or name.endswith(".rels")
 
 

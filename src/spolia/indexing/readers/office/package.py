@@ -156,8 +156,8 @@ def _refuse_other(blob: Blob, archive: zipfile.ZipFile, kind: str) -> None:
 
 
 def _is_sound(blob: Blob, archive: zipfile.ZipFile) -> bool:
-    """Whether every part can be unpacked and has its checksum. Raises UnsafeDocument for what would fill the memory: by
-    the sizes that the archive states, then by those that come out."""
+    """Tell whether every part can be unpacked and has its checksum. Raises UnsafeDocument for what would fill the
+    memory: by the sizes that the archive states, then by those that come out."""
     parts = archive.infolist()
     allowed = min(LARGEST_BYTES, max(_UNSUSPICIOUS, LARGEST_RATIO * len(blob.data)))
     if (stated := sum(part.file_size for part in parts)) > allowed:

@@ -42,7 +42,7 @@ class Letters:
         return Area(*self.sides[:, :2].min(0).tolist(), *self.sides[:, 2:].max(0).tolist())
 
     def within(self, area: Area) -> "Letters":
-        """Those whose middle lies in an area."""
+        """Return those whose middle lies in an area."""
         return self[((self.middles >= area[:2]) & (self.middles <= area[2:])).all(1)]
 
     def turned(self, turn: int) -> "Letters":
@@ -97,15 +97,15 @@ _PHRASE, _WORD = 0.42, 0.15
 
 
 def _begins(sides: Any, groups: Any, blank: float) -> Any:
-    """Which letters begin a word or a phrase. `groups`: of letters that are next to each other, as the row of each."""
+    """Find which letters begin a word or a phrase. `groups`: of letters next to each other, as the row of each."""
     gaps = sides[1:, 0] - sides[:-1, 2]
     least = np.maximum(1.0, blank * np.maximum(4.0, sides[1:, 3] - sides[1:, 1]))
     return np.append(True, (np.diff(groups) != 0) | (gaps > least))
 
 
 def written(numbers: Any, text: str) -> str:
-    """What letters say, in the order of the file, with a blank where the file has one or goes on elsewhere. `numbers`:
-    theirs, rising."""
+    """Write what letters say, in the order of the file, with a blank where the file has one or goes on elsewhere.
+    `numbers`: theirs, rising."""
     breaks = (np.diff(numbers) > 1).nonzero()[0] + 1
     starts, ends = numbers[[0, *breaks]].tolist(), (numbers[[*(breaks - 1), -1]] + 1).tolist()
     pieces = [text[starts[0] : ends[0]]]
@@ -212,7 +212,7 @@ _FILLED = 0.9
 _BLANK = 3.0
 
 
-class Piece(NamedTuple):
+class CellLine(NamedTuple):
     """Letters of one line in one cell: band and column of the cell, the width of all and of their first word, and
     whether the cell goes on in the next band."""
 
@@ -246,7 +246,7 @@ class CellGrid:
 
     @cached_property
     def phrases(self) -> Any:
-        """Which letters begin what stands together."""
+        """Whether each letter begins what stands together."""
         return _begins(self.letters.sides, self.lines, _PHRASE)
 
     @cached_property
@@ -330,12 +330,12 @@ class CellGrid:
         tall = np.zeros(self.homes.size, bool)
         tall[self.homes[self.homes // len(self.homes[0]) < np.arange(len(self.homes))[:, None]]] = True
         columns = *keys[starts].T, *widths, tall[self.cells[order][starts]]
-        pieces = map(Piece, *(values.tolist() for values in columns))
+        pieces = map(CellLine, *(values.tolist() for values in columns))
         rows = np.empty(len(order), np.intp)
         rows[order] = np.fromiter(self._row_numbers(pieces), np.intp, len(starts))[number]
         return rows, column
 
-    def _row_numbers(self, pieces: Iterable[Piece]) -> Iterator[int]:
+    def _row_numbers(self, pieces: Iterable[CellLine]) -> Iterator[int]:
         """The row of each piece: a line begins one if in one of its columns its first word had fitted above."""
         row = -1
         for _, group in groupby(pieces, attrgetter("band")):
@@ -353,7 +353,7 @@ class CellGrid:
                 above |= {piece.column: piece.width for piece in cells}
                 yield from (top if piece.tall else row for piece in pieces)
 
-    def _begins_row(self, cells: Sequence[Piece], above: dict[int, float], columns: int) -> bool:
+    def _begins_row(self, cells: Sequence[CellLine], above: dict[int, float], columns: int) -> bool:
         """Whether a line is a row of its own, not the rest of wrapped cells. `above`: the width of the line before it
         in each column. `columns`: how many have letters."""
         fits = [
@@ -365,7 +365,7 @@ class CellGrid:
 
 
 def _parted(rules: Any, places: Sequence[float], limits: Sequence[float]) -> Any:
-    """Whether a rule at each place parts what is on both sides of it, for each stretch between two limits."""
+    """Find whether a rule at each place parts what is on both sides of it, for each stretch between two limits."""
     at, start, end = rules.T[:, :, None]
     low, high = np.array(limits[:-1]), np.array(limits[1:])
     near = abs(at - np.array(places)) < _NEAREST
