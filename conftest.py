@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Generator
@@ -18,12 +19,21 @@ from hypothesis import HealthCheck, settings
 # No test depends on how fast the machine is: another program may have it, too.
 # Each run draws other examples: fifty a run are hundreds a day.
 settings.register_profile("spolia", max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("quick", settings.get_profile("spolia"), max_examples=10)  # `make check`, many times a day
 settings.load_profile("spolia")
 
+SLOW_MODULE = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
 MEMORY = "/dev/shm"
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**32:
     # Stores sync to disk what they write, which costs milliseconds there; a killed process does not tell it apart.
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out modules that are slow as a whole where no slow test is wanted: to import them takes seconds."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return True if SLOW_MODULE.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.hookimpl(wrapper=True)

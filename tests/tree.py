@@ -18,7 +18,7 @@ from spolia.core.operator import Operator
 from spolia.types import Value
 
 T = TypeVar("T")
-APART = ("spolia.__main__", "spolia.testing", "spolia.cli")
+APART = ("spolia.__main__", "spolia.testing", "spolia.cli", "spolia.training")
 HOLDS_GOLD = "spolia.evaluation.simulation"
 """Its reader knows the answers: no flow file names it."""
 
