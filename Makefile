@@ -51,7 +51,7 @@ check: $(VENV)/test.stamp
 	@$(MAKE) --no-print-directory --jobs types layers words quick
 
 quick:
-	@$(BIN)/python -m pytest -m "not slow" -x -n 3 --dist worksteal
+	@$(BIN)/python -m pytest -m "not slow" --hypothesis-profile quick -x -n 2 --dist worksteal
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/run.py

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
+Test = Callable[..., None]
 
-def check_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test over all cases and report each that fails, as one test.
 
-    Write it as `pytest.mark.parametrize`, which costs five milliseconds for each case. Fixtures are shared by the cases.
+def check_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Test], Test]:
+    """Run a test over all cases and report each that fails, as one test whose fixtures the cases share.
+
+    Write it as `pytest.mark.parametrize`, which costs five milliseconds a case.
     """
     parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     rows = [case if len(parameters) > 1 else (case,) for case in cases]
 
-    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+    def decorate(test: Test) -> Test:
         @wraps(test)
         def check(**fixtures: Any) -> None:
             failures: list[BaseException] = []

@@ -16,6 +16,7 @@ from spolia.evaluation.measures.registry import parse_measure
 from spolia.models.http.chat import ChatModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS
 from spolia.testing import HashingEmbedder
+from tests.cases import check_each
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 ELSEWHERE = {
@@ -67,7 +68,7 @@ def test_what_has_no_name_here_is_said_to_be_not_built() -> None:
     assert all(ours for _, ours, _ in CELLS)
 
 
-@pytest.mark.parametrize("written", OURS)
+@check_each("written", OURS)
 def test_what_is_named_as_ours_exists(written: str) -> None:
     if written.startswith("spolia "):
         options = (DOCS / "reference" / "options.md").read_text()

@@ -11,6 +11,7 @@ import pytest
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.flow_files.schema import arguments
+from tests.cases import check_each
 from tests.catalogue_pages import WITH_WEIGHTS, addresses, needs, operators, sources
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +24,7 @@ OURS = {
 METHODS = [cls for cls in Catalogue().operators() if cls.__module__.split(".")[1] in MODULES]
 
 
-@pytest.mark.parametrize("cls", METHODS, ids=lambda cls: cls.__name__)
+@check_each("cls", METHODS)
 def test_every_method_says_its_arguments_its_source_and_an_example(cls: type[Operator[Any, Any]]) -> None:
     said = cls.__doc__ or ""
     assert [field.name for field in fields(cls) if field.name not in arguments(cls)] == []  # type: ignore[arg-type]
@@ -32,7 +33,7 @@ def test_every_method_says_its_arguments_its_source_and_an_example(cls: type[Ope
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@check_each(
     "line",
     [
         "- **`HyDE`** (`Query` → `Query`): ",

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import pytest
-
 from spolia.core.check import Checked, Problem, check
 from spolia.core.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Then
 from spolia.models.protocols import LanguageModel, StatesLogprobs
 from spolia.types import Generation, Prompt, Query, State, Value
+from tests.cases import check_each
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ CALLS: list[tuple[Operator[Any, Any], int | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("flow", "calls"), CALLS, ids=lambda found: repr(found)[:60])
+@check_each(("flow", "calls"), CALLS)
 def test_the_calls_to_language_models_are_bounded(flow: Operator[Any, Any], calls: int | None) -> None:
     assert check(flow).calls == calls
 
@@ -191,7 +190,7 @@ WRONG: list[tuple[Operator[Any, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("flow", "message"), WRONG, ids=lambda found: repr(found)[:60])
+@check_each(("flow", "message"), WRONG)
 def test_what_is_wrong_is_said_with_its_place_and_what_to_write(flow: Operator[Any, Any], message: str) -> None:
     found = problems(flow)
     assert any(re.match(message, problem) for problem in found), found

@@ -27,6 +27,7 @@ from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
 from spolia.types import Chain, Query, Ranking, State
+from tests.cases import check_each
 
 GROUP = Corpus("notes.spolia").group()
 LAW, DRUGS = ("law", ("court",)), ("drugs", ("dose",))
@@ -58,7 +59,7 @@ ROUTERS: list[tuple[Operator[Query, str], dict[str, Operator[Any, Any]], str]] =
 ]
 
 
-@pytest.mark.parametrize(("router", "arms", "problem"), ROUTERS)
+@check_each(("router", "arms", "problem"), ROUTERS)
 def test_arms_that_no_label_score_or_threshold_leads_to_are_told(
     router: Operator[Query, str], arms: dict[str, Operator[Any, Any]], problem: str
 ) -> None:
@@ -230,7 +231,7 @@ FUSIONS: list[tuple[Operator[Query, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("flow", "problem"), FUSIONS)
+@check_each(("flow", "problem"), FUSIONS)
 def test_a_fusion_whose_sources_lack_a_weight_is_told(flow: Operator[Query, Any], problem: str) -> None:
     found = problems(flow)
     assert problem in found if problem else "source" not in found

@@ -64,6 +64,7 @@ from spolia.types import (
     Token,
     Value,
 )
+from tests.cases import check_each
 from tests.tree import classes, operators
 
 Texts = tuple[str, str, str]
@@ -401,7 +402,7 @@ def test_no_row_and_no_graph_leaves_its_place(
 JUDGED = [cls for cls in classes(SetMeasure) if "llm" in get_type_hints(cls)]
 
 
-@pytest.mark.parametrize("cls", JUDGED, ids=lambda cls: cls.__name__)
+@check_each("cls", JUDGED)
 def test_no_answer_convinces_a_judge_by_leaving_its_place(cls: type) -> None:
     def sent_of(texts: Texts) -> list[Prompt]:
         llm = Recorder("1. yes. 5")

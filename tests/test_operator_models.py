@@ -16,6 +16,7 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Embedder, ForetellsTokens, LanguageModel, ScoresContinuations, StatesLogprobs
 from spolia.testing import HashingEmbedder
 from spolia.types import Query, Value
+from tests.cases import check_each
 
 CHAT = ChatModel("any", "http://127.0.0.1:1/v1")
 
@@ -86,7 +87,7 @@ def test_check_finds_a_model_that_lacks_what_a_field_declares(op: Mine, lacks: s
     assert all(lacks in problem for problem in problems)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("op", "waits"),
     [
         (Mine(CHAT), True),

@@ -14,9 +14,10 @@ import pytest
 import spolia
 from spolia.core.public_names import names_of
 from tests import stubs
+from tests.cases import check_each
 
 
-@pytest.mark.parametrize("package", list(stubs.packages()))
+@check_each("package", list(stubs.packages()))
 def test_a_package_gives_each_of_its_public_names(package: str) -> None:
     found: Any = importlib.import_module(package)
     for name, module in names_of(package).items():
@@ -34,7 +35,7 @@ def test_a_name_that_is_not_there_is_told_with_where_it_is() -> None:
     assert not hasattr(package, "Phrase")
 
 
-@pytest.mark.parametrize("package", list(stubs.packages()))
+@check_each("package", list(stubs.packages()))
 def test_type_checkers_see_the_same_names(package: str) -> None:
     assert stubs.file_of(package).read_text() == stubs.stub(package), "python -m tests.stubs writes it"
 

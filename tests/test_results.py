@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.cases import check_each
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -60,7 +62,7 @@ def test_a_limit_is_reached_at_its_bound_and_not_beyond(benchmark: Any) -> None:
     assert results.told({"noted": (7, None)})["reached"] is None
 
 
-@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)
+@check_each("path", sorted(BENCHMARKS.glob("*.py")))
 def test_what_a_script_imports_of_the_package_is_there(path: Path) -> None:
     for one in ast.walk(ast.parse(path.read_text())):
         if isinstance(one, ast.ImportFrom) and one.module and one.module.split(".")[0] == "spolia":

@@ -8,14 +8,13 @@ from itertools import combinations
 from typing import Any
 from xml.etree import ElementTree
 
-import pytest
-
 from spolia.core.combinators import Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
 from spolia.core.draw import drawn, escaped, id_of, mermaid, title, tree
 from spolia.core.draw_svg import svg
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.types import Query, State, Value
+from tests.cases import check_each
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def test_the_tree_shows_each_step_with_the_types_that_reach_it() -> None:
     ]
 
 
-@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: type(flow).__name__)
+@check_each("flow", FLOWS)
 def test_the_tree_has_one_line_for_each_operator(flow: Operator[Any, Any]) -> None:
     def count(op: Operator[Any, Any]) -> int:
         return 1 + sum(count(inner) for _, inner in op.inner())
@@ -122,7 +121,7 @@ EDGE = re.compile(rf"(\w+) (?:-->|-\.->)(?:\|{LABEL}\|)? (\w+)")
 FRAME = re.compile(rf"subgraph (\w+)\[{LABEL}\]")
 
 
-@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: type(flow).__name__)
+@check_each("flow", FLOWS)
 def test_the_diagram_follows_the_grammar_and_joins_what_it_draws(flow: Operator[Any, Any]) -> None:
     first, *lines = mermaid(flow).splitlines()
     assert first == "flowchart TD"
@@ -170,7 +169,7 @@ def _boxes(picture: str, kind: str) -> list[tuple[float, float, float, float]]:
     return [tuple(float(one.get(name, "")) for name in ("x", "y", "width", "height")) for one in found]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: type(flow).__name__)
+@check_each("flow", FLOWS)
 def test_the_picture_draws_what_the_diagram_draws_without_overlaps(flow: Operator[Any, Any]) -> None:
     picture, graph = svg(flow), drawn(flow)
     nodes, frames, root = _boxes(picture, "node"), _boxes(picture, "frame"), ElementTree.fromstring(picture)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spolia.core.fingerprint.definition import Module, hash_of
+from tests.cases import check_each
 from tests.versions import recorded, refresh, sources, stale
 
 SOURCE = '''
@@ -50,7 +51,7 @@ def test_every_operator_is_recorded() -> None:
     assert [name for name in before if name not in now] == [], "an operator is gone; write: make versions"
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("before", "after", "same"),
     [
         ('"""What for."""', '"""For what."""', True),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.cli.screen import json_text, one_line, visible
+from tests.cases import check_each
 
 ANYTHING = st.text(st.characters(categories=None), max_size=60)
 SOME_CONTROLS = (
@@ -18,13 +18,13 @@ SOME_CONTROLS = (
 LEFT_ALONE = "\n\t\u00ad\u200c\u200d"
 
 
-@pytest.mark.parametrize("character", SOME_CONTROLS)
+@check_each("character", SOME_CONTROLS)
 def test_controls_are_written_out(character: str) -> None:
     assert visible(f"a{character}b").startswith("a\\")
     assert character not in json_text({"text": f"a{character}b"})
 
 
-@pytest.mark.parametrize("text", ["한국어", "ภาษาไทย", "العربية", "👩‍👩‍👧", "línea\n\tdos", "می‌خواهم"])
+@check_each("text", ["한국어", "ภาษาไทย", "العربية", "👩‍👩‍👧", "línea\n\tdos", "می‌خواهم"])
 def test_writing_of_all_kinds_stays_as_it_is(text: str) -> None:
     assert visible(text) == text
     assert json_text(text) == json.dumps(text, ensure_ascii=False)

@@ -16,6 +16,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import CodecError
 from spolia.types import Answer, Citation, Hit, Node, Query, Ranking, Span, State, Value
+from tests.cases import check_each
 
 T = TypeVar("T")
 OWN = __name__.partition(".")[0] + ":"
@@ -132,9 +133,7 @@ VALUES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("value", "declared"), VALUES, ids=[f"{n} {type(value).__name__}" for n, (value, _) in enumerate(VALUES)]
-)
+@check_each(("value", "declared"), VALUES)
 def test_a_value_comes_back_equal_with_the_same_type_and_digest(value: Any, declared: Any) -> None:
     found = back(value, declared)
     assert found == value
@@ -144,9 +143,7 @@ def test_a_value_comes_back_equal_with_the_same_type_and_digest(value: Any, decl
         assert found.digest == value.digest
 
 
-@pytest.mark.parametrize(
-    ("value", "declared"), VALUES, ids=[f"{n} {type(value).__name__}" for n, (value, _) in enumerate(VALUES)]
-)
+@check_each(("value", "declared"), VALUES)
 def test_a_value_written_without_a_declared_type_says_itself_what_it_is(value: Any, declared: Any) -> None:
     assert back(value) == value
     assert type(back(value)) is type(value)
@@ -228,13 +225,13 @@ REFUSED: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("plain", "declared", "message"), REFUSED, ids=range(len(REFUSED)))
+@check_each(("plain", "declared", "message"), REFUSED)
 def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, message: str) -> None:
     with pytest.raises(CodecError, match=message):
         decode(plain, declared, known=known())
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("value", "declared", "message"),
     [
         (object(), Any, "has no plain form: it is not a frozen dataclass"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.core.markdown import MarkdownStream, disarm
+from tests.cases import check_each
 
 LIVE = [
     "![x](https://evil.example/?q=1)", "![x][ref]", "![ref]", "[![x](https://e/a.png)](https://e)",
@@ -30,7 +30,7 @@ PLAIN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", LIVE)
+@check_each("text", LIVE)
 def test_what_loads_or_runs_is_inert_and_as_long_as_before(text: str) -> None:
     found = disarm(text)
     assert found != text
@@ -38,7 +38,7 @@ def test_what_loads_or_runs_is_inert_and_as_long_as_before(text: str) -> None:
     assert disarm(found) == found
 
 
-@pytest.mark.parametrize("text", PLAIN)
+@check_each("text", PLAIN)
 def test_links_to_the_web_code_and_tables_stay(text: str) -> None:
     assert disarm(text) == text
 

@@ -29,6 +29,7 @@ from spolia.core.operator import Operator, Then
 from spolia.core.type_compatibility import Bindings, fits
 from spolia.errors import UndecidedError, WiringError
 from spolia.types import Answer, Chain, Failure, Hit, Node, Query, Ranking, State, Verdict
+from tests.cases import check_each
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def test_a_judge_that_takes_the_state_is_not_told_to_get_a_field_of_it(judge: An
     assert str(error.value) == message
 
 
-@pytest.mark.parametrize("code", WRONG)
+@check_each("code", WRONG)
 def test_wrong_wiring_is_refused_while_building_and_says_what_to_write(code: str) -> None:
     with pytest.raises(WiringError) as error:
         eval(code)

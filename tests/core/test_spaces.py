@@ -29,6 +29,7 @@ from spolia.core.operator import Operator
 from spolia.errors import StepFailed, WiringError
 from spolia.run import Run
 from spolia.types import Failure, State
+from tests.cases import check_each
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ OPEN: list[tuple[Operator[int, int], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("flow", "many"), OPEN, ids=[repr(flow) for flow, _ in OPEN])
+@check_each(("flow", "many"), OPEN)
 def test_every_place_is_decided_wherever_it_stands(flow: Operator[int, int], many: int) -> None:
     settled = list(settle(flow))
     assert len(settled) == many
@@ -199,7 +200,7 @@ class Told(Operator[str, float]):
         return float(value)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("values", "best"),
     [
         (("nan", "1", "2"), "2"),

@@ -12,6 +12,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.core.type_compatibility import fits
 from spolia.types import Answer, Query, Ranking, Value
+from tests.cases import check_each
 
 T = TypeVar("T")
 Name = NewType("Name", str)
@@ -63,7 +64,7 @@ FITS: list[tuple[Any, Any, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "given", "yes"), FITS, ids=[f"{w}<-{g}" for w, g, _ in FITS])
+@check_each(("wanted", "given", "yes"), FITS)
 def test_what_fits(wanted: Any, given: Any, yes: bool) -> None:
     assert fits(wanted, given, {}) is yes
 

@@ -23,6 +23,7 @@ from spolia.stores import HNSW, Embedding
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Hit, Node, Plan, Ranking, Value
+from tests.cases import check_each
 
 CHUNKS = Corpus("notes.spolia").group()
 odd: Any = spolia
@@ -85,7 +86,7 @@ MISSING: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "advice"), MISSING, ids=[advice for _, advice in MISSING])
+@check_each(("made", "advice"), MISSING)
 def test_a_missing_argument_or_one_of_another_type_is_refused_with_what_to_write(
     made: Callable[[], Any], advice: str
 ) -> None:
@@ -113,7 +114,7 @@ def test_what_is_written_by_hand_goes_through_pickle_and_copy() -> None:
         assert again.digest == one.digest
 
 
-@pytest.mark.parametrize(("made", "given", "advice"), WRONG)
+@check_each(("made", "given", "advice"), WRONG)
 def test_what_a_constructor_does_not_take_is_refused_with_what_to_write(
     made: Callable[..., Any], given: dict[str, Any], advice: str
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from spolia.egress.addresses import connected, refused
 from spolia.egress.download import Fetched, fetch
 from spolia.errors import EgressFailed, EgressRefused
+from tests.cases import check_each
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -89,7 +90,7 @@ def test_a_reply_that_nobody_asked_for_is_never_that_to_the_next_request(later_s
     assert len(set(ports)) == 3 or not later_s
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("address", "kind"),
     [
         ("127.0.0.1", "loopback"), ("127.8.9.10", "loopback"), ("::1", "loopback"), ("10.1.2.3", "private"),
@@ -105,7 +106,7 @@ def test_kinds_of_addresses(address: str, kind: str) -> None:
     assert refused(address) == kind
 
 
-@pytest.mark.parametrize(
+@check_each(
     "url",
     [
         "http://127.0.0.1:{port}/", "http://localhost:{port}/", "http://[::1]:{port}/", "http://0.0.0.0:{port}/",
@@ -125,7 +126,7 @@ def test_no_address_of_this_machine_is_asked_however_it_is_written(url: str) -> 
         assert "allow=" in str(found.value)
 
 
-@pytest.mark.parametrize(
+@check_each(
     "url",
     ["file:///etc/passwd", "ftp://example.org/", "http://", "no address", "http://a:b@example.org/", "http://[::1/"],
 )

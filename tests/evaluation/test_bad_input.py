@@ -31,6 +31,7 @@ from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Item, Query, Ranking, Usage
+from tests.cases import check_each
 
 PASSAGES = {f"p{n}": f"Lighthouse {n} was lit in {1800 + n} by keeper number {n * n}." for n in range(30)}
 
@@ -113,7 +114,7 @@ def test_scores_that_are_all_equal_have_an_interval_and_no_winner(data: DataSet,
     assert report.flow("one").measured[0].value == 1.0
 
 
-@pytest.mark.parametrize("reply", ["NaN", "N/A", "nan of 5", "N/A out of 5", "Infinity", "", "?"])
+@check_each("reply", ["NaN", "N/A", "nan of 5", "N/A out of 5", "Infinity", "", "?"])
 def test_a_judge_without_a_number_is_undetermined_and_counted(reply: str) -> None:
     judge = ScriptedModel((("ice</answer>", reply), ("", reply)), name="judge")
     items = [Item(f"q{n}", "What broke it?", answers=("ice",)) for n in range(3)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import pytest
 
 from spolia.evaluation.experiment.results import Latency
 from spolia.evaluation.experiment.score_store import ANSWERS, Columns
+from tests.cases import check_each
 
 
 def rows(*seconds: float, opening: float = np.nan) -> Columns:
@@ -18,7 +18,7 @@ def rows(*seconds: float, opening: float = np.nan) -> Columns:
     return found
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("seconds", "p50", "p95"),
     [
         ([0.3], 0.3, 0.3),

@@ -22,6 +22,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Definition
 from spolia.types import Document, Hit, Item, Node, Query, Quote, Ranking, SubQuestion
+from tests.cases import check_each
 
 PASSAGES = [
     Document("p1", "The moon pulls the sea. Salt makes it heavy.", title="Tides"),
@@ -80,7 +81,7 @@ def test_answers_and_supporting_sentences_become_quotes() -> None:
     assert none.gold == ()
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "answer", "starts"),
     [
         ("In 1957, with 15 men and 250 women, there were 5 ships.", "5", [47]),

@@ -26,6 +26,7 @@ from spolia.generation.prompt import numbered
 from spolia.generation.reader import Reader
 from spolia.run.lane import counted_reasons
 from spolia.types import Item, SubQuestion
+from tests.cases import check_each
 
 CHAINED = ("1-hop", "2-hop", "3-hop", "4-hop")
 READING = ("naive", "rrr", "hyde", "advanced", "iter-retgen", "ircot", "corag", "corag-oracle", "prefrag", "react",
@@ -219,7 +220,7 @@ def test_a_hop_made_of_gold_passages_names_what_the_question_or_an_earlier_answe
         assert not chain.is_resolved(chain.answered((), [PAGES[one][1]]))
 
 
-@pytest.mark.parametrize("name", READING)
+@check_each("name", READING)
 def test_passages_that_answer_together_are_enough_for_every_flow(name: str) -> None:
     item = Item("q", "Where did the ship of the sailor sink?", ("The Old Harbour",), (("b",), ("c",)))
     reader = SimulatedReader(chains=(GoldChain.of(item, PAGES),))

@@ -15,6 +15,7 @@ from spolia.evaluation.data.usage_log import LogEntry, Marks, UsageLog, is_same,
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.types import Item, Query, Ranking
+from tests.cases import check_each
 
 
 @pytest.fixture
@@ -192,7 +193,7 @@ def test_of_few_questions_the_report_warns_and_is_not_refused(tmp_path: Path) ->
     assert "used to tune or choose a flow (nothing), so their scores are too good." in told.warnings[0]
 
 
-@pytest.mark.parametrize(("kept", "added"), [(200, 0), (200, 1), (199, 0), (200, 5000), (20, 0), (150, 100)])
+@check_each(("kept", "added"), [(200, 0), (200, 1), (199, 0), (200, 5000), (20, 0), (150, 100)])
 def test_a_data_set_is_the_same_where_questions_were_added_or_taken_away(kept: int, added: int) -> None:
     some = [Item(f"q{n}", f"Who is {n}?") for n in range(kept)] + [Item(f"n{n}", "Who?") for n in range(added)]
     assert is_same(marks_of(some), SET)

@@ -15,6 +15,7 @@ from spolia.core.operator import Operator
 from spolia.errors import ModelRejected, ModelUnavailable
 from spolia.flows.catalogue import MODULES, flow_named
 from spolia.types import Prompt
+from tests.cases import check_each
 from tests.flows.test_published import ASKED, TEXTS, Model, Scores, found, local, made, nowhere
 
 REPLIES = (
@@ -61,7 +62,7 @@ def ran(flow: Operator[Query, Answer], **given: Any) -> tuple[Answer, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FLOWS)
+@check_each("name", FLOWS)
 def test_no_reply_brings_a_flow_beyond_its_bound_or_to_an_unknown_end(name: str) -> None:
     reasons = flow_named(name).stop_reasons
 
@@ -88,7 +89,7 @@ def test_no_reply_brings_a_flow_beyond_its_bound_or_to_an_unknown_end(name: str)
     look()
 
 
-@pytest.mark.parametrize("name", [name for name in FLOWS if name not in LARGE])
+@check_each("name", [name for name in FLOWS if name not in LARGE])
 def test_an_empty_corpus_and_a_model_that_says_nothing_end_in_an_answer(name: str) -> None:
     for replies in (("none",), ("",), ("<think>It never ends",)):
         answer, _ = ran(made(name, AnyModel(replies), search=nowhere, web=nowhere, scorer=Scores()))
@@ -100,7 +101,7 @@ def test_an_empty_corpus_and_a_model_that_says_nothing_end_in_an_answer(name: st
 UNKNOWN = ("I do not know.", "I don't know!", "모르겠습니다.", "我不知道。")
 
 
-@pytest.mark.parametrize("name", FLOWS)
+@check_each("name", FLOWS)
 def test_a_model_that_does_not_know_abstains_in_every_flow(name: str) -> None:
     for said in UNKNOWN if name != "replug-token" else UNKNOWN[:1]:  # of which each token would be all of it
         answer, _ = ran(made(name, Model((("which kind", "[Retrieval]"), ("", said))), search=local, scorer=Scores()))
@@ -114,7 +115,7 @@ ELSEWHERE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["corag", "react", "self-rag", "planrag", "prefrag", "flare"])
+@check_each("name", ["corag", "react", "self-rag", "planrag", "prefrag", "flare"])
 def test_replies_in_another_language_than_the_prompt_end_as_declared(name: str) -> None:
     """Korean and Chinese to English prompts, English to Korean ones; all alike, or another one at each step."""
     korean = Query("올센의 고용주는 본사가 어디에 있습니까?")
@@ -137,7 +138,7 @@ SAID = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in FLOWS if name not in (*LARGE, "replug-token")])
+@check_each("name", [name for name in FLOWS if name not in (*LARGE, "replug-token")])
 def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(name: str) -> None:
     for said in SAID.values():
         answers = [
@@ -148,8 +149,8 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(name: s
         assert answers[1].stop_reason == answers[0].stop_reason
 
 
-@pytest.mark.parametrize("name", [name for name in LOOPS if name not in LARGE])
-@pytest.mark.parametrize("said", [REPLIES[12], "Olsen worked for Nokia."])
+@check_each("name", [name for name in LOOPS if name not in LARGE])
+@check_each("said", [REPLIES[12], "Olsen worked for Nokia."])
 def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str, said: str) -> None:
     built = made(name, AnyModel((said,)), search=local, scorer=Scores())
     _, needed = ran(built)
@@ -160,7 +161,7 @@ def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str
         assert answer.stop_reason == ("abstained" if answer.text == "I do not know." else "budget")
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@check_each("name", LOOPS)
 def test_a_model_that_repeats_itself_ends_within_its_caps(name: str) -> None:
     for said in SAID.values():
         built = made(name, AnyModel((said,)), search=local, scorer=Scores())
@@ -183,7 +184,7 @@ class Down(AnyModel):
         return super()._reply(prompt)
 
 
-@pytest.mark.parametrize("name", [name for name in LOOPS if name not in LARGE])
+@check_each("name", [name for name in LOOPS if name not in LARGE])
 def test_a_model_that_goes_down_fails_its_own_question_alone(name: str) -> None:
     @step
     def plain(query: Query) -> Ranking:
@@ -197,7 +198,7 @@ def test_a_model_that_goes_down_fails_its_own_question_alone(name: str) -> None:
     assert isinstance(answered, Answer)
 
 
-@pytest.mark.parametrize("name", [name for name in LOOPS if name not in LARGE])
+@check_each("name", [name for name in LOOPS if name not in LARGE])
 def test_a_source_that_disappears_within_a_loop_is_a_failure_that_names_it(name: str) -> None:
     searched: list[Query] = []
 
@@ -232,7 +233,7 @@ def test_a_judge_that_always_or_never_says_enough_ends_the_chain_at_once_or_at_i
     assert (answer.stop_reason, calls) == (("sufficient", 2 + 1) if verdict == "yes" else ("cap", 12 + 1))
 
 
-@pytest.mark.parametrize("name", [*MODULES])
+@check_each("name", [*MODULES])
 def test_a_flow_comes_back_from_its_file(name: str) -> None:
     from spolia.cli.flow_parts import described
 
@@ -257,7 +258,7 @@ ENDS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in FLOWS if name not in LARGE])
+@check_each("name", [name for name in FLOWS if name not in LARGE])
 def test_a_flow_ends_for_each_of_its_reasons_and_for_no_other(name: str) -> None:
     published, reached = flow_named(name), set[str]()
     for model in ENDS:

@@ -27,6 +27,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.testing import HashingEmbedder
 from spolia.types import Chain, Query, State, Value
+from tests.cases import check_each
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), BAD, ids=lambda found: repr(found[:40]))
+@check_each(("text", "message"), BAD)
 def test_a_file_that_is_wrong_is_refused_with_what_to_write(text: str, message: str) -> None:
     with pytest.raises(FlowFileError, match=own(message)):
         read(text)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from spolia import Query, Ranking, Run, step
 from spolia.core.run_context import overhearing
 from spolia.errors import ModelRejected, ModelUnavailable
 from spolia.flows.catalogue import every_flow, flow_named
+from tests.cases import check_each
 from tests.flows.test_published import ASKED, Scores, hopper, local, made, web
 
 JUDGED = [flow.name for flow in every_flow() if "scorer" in flow.needs]
@@ -31,8 +30,8 @@ def test_the_flows_with_a_judge_are_found() -> None:
     assert set(JUDGED) >= {*GOES_ON, "corag-classifier-best-of-n", "corag-classifier-tree"}
 
 
-@pytest.mark.parametrize("judge", [Away(), Refusing()])
-@pytest.mark.parametrize("name", JUDGED)
+@check_each("judge", [Away(), Refusing()])
+@check_each("name", JUDGED)
 def test_a_flow_whose_judge_is_away_goes_on_without_a_verdict(name: str, judge: Scores) -> None:
     flow = made(name, hopper(*"abcdef"), scorer=judge, **({"steps": 2} if "tree" in name or "best" in name else {}))
     with overhearing() as reasons, Run(cache=None) as run, run.lane() as lane:

@@ -21,6 +21,7 @@ from spolia.flows.patterns import (
     pre_retrieval_branching,
     recursive,
 )
+from tests.cases import check_each
 
 
 @step
@@ -130,7 +131,7 @@ def test_a_pattern_runs_its_operators_in_the_order_of_its_algorithm(name: str, t
     assert answer.text == said
 
 
-@pytest.mark.parametrize("name", PATTERNS)
+@check_each("name", PATTERNS)
 def test_a_pattern_is_a_flow_that_can_be_checked_and_written(name: str) -> None:
     flow, _, _ = PATTERNS[name]
     assert check(flow, takes=Query, gives=Answer).problems == ()

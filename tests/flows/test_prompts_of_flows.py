@@ -11,6 +11,7 @@ from spolia import Query, Ranking, Run, step
 from spolia.flows import prefrag, self_rag
 from spolia.models.prompting import template
 from spolia.types import Prompt, Token
+from tests.cases import check_each
 from tests.flows.test_published import ASKED, Model, Scores, found, hopper, made, preferring
 
 EMPLOYER, TOWN, MINES, PAGE = (
@@ -114,9 +115,7 @@ CASES: tuple[tuple[str, Model, str, int, tuple[str, ...], tuple[str, ...]], ...]
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "model", "role", "at", "holds", "lacks"), CASES, ids=[f"{one[0]} {one[2]} {one[3]}" for one in CASES]
-)
+@check_each(("name", "model", "role", "at", "holds", "lacks"), CASES)
 @pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_a_step_shows_what_it_needs_and_nothing_else(
     name: str, model: Model, role: str, at: int, holds: tuple[str, ...], lacks: tuple[str, ...]

@@ -15,6 +15,7 @@ from spolia.errors import BudgetSpent, ModelRejected
 from spolia.flows.catalogue import flow_named
 from spolia.testing import HashingEmbedder
 from spolia.types import Prompt, Token, Usage, Value
+from tests.cases import check_each
 
 ASKED = Query("Where has the employer of Olsen its headquarters?")
 TEXTS = ("Olsen worked for Nokia.", "Nokia has its headquarters in Espoo.", "Salt is dug in mines.")
@@ -125,7 +126,7 @@ def test_a_flow_without_a_loop_gives_no_part_of_an_answer_where_the_budget_ends(
         made(name, Endless(("Espoo [1].",)))(ASKED)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("name", "calls", "searches"),
     [
         ("closed-book", 1, []), ("naive", 1, ["local"]), ("naive-web", 1, ["web"]), ("naive-both", 1, ["local", "web"]),
@@ -513,7 +514,7 @@ def test_a_flow_without_a_part_says_how_to_give_it() -> None:
         flow_named("crag").made({"llm": READS, "search": local, "web": web})
 
 
-@pytest.mark.parametrize("name", ["naive", "rrr", "iter-retgen", "ircot", "corag", "prefrag", "react", "auto-rag"])
+@check_each("name", ["naive", "rrr", "iter-retgen", "ircot", "corag", "prefrag", "react", "auto-rag"])
 def test_a_flow_that_finds_nothing_says_so_and_ends(name: str) -> None:
     answer, _, _ = ran(name, Model(("none",)), search=nowhere, web=nowhere)
     assert (answer.citations, answer.stop_reason in flow_named(name).stop_reasons) == ((), True)
@@ -526,7 +527,7 @@ class Refusing(Model):
         raise ModelRejected("a wrong address")
 
 
-@pytest.mark.parametrize("name", ["iter-retgen", "ircot", "corag", "prefrag", "react", "auto-rag", "planrag"])
+@check_each("name", ["iter-retgen", "ircot", "corag", "prefrag", "react", "auto-rag", "planrag"])
 def test_a_model_that_refuses_everything_fails_the_question_of_a_loop(name: str) -> None:
     with pytest.raises(ModelRejected, match="a wrong address"):
         ran(name, Refusing(("",)))

@@ -16,6 +16,7 @@ from spolia.core.registry import Catalogue
 from spolia.flow_files.files import dump
 from spolia.flow_files.schema import schema
 from spolia.flow_files.yaml_text import YamlReader
+from tests.cases import check_each
 from tests.flows.examples import OWN, flows, instances, walks
 from tests.flows.json_schema import valid
 from tests.tree import few, operators
@@ -56,7 +57,7 @@ def test_every_dumped_operator_follows_the_schema(cls: type[Operator[Any, Any]])
     look()
 
 
-@pytest.mark.parametrize(
+@check_each(
     "text",
     [
         "Samplse: {n: 2}",

@@ -14,6 +14,7 @@ from spolia import Answer, Query, Ranking, Run, step
 from spolia.core.run_context import overhearing
 from spolia.errors import QueryError
 from spolia.flows.catalogue import MODULES
+from tests.cases import check_each
 from tests.flows.test_published import (
     ASKED,
     LOOK,
@@ -72,7 +73,7 @@ def evidence(answer: Answer) -> set[str]:
     return {node.id.rstrip("0123456789/") for node in answer.evidence.nodes}
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@check_each("name", SEVERAL)
 def test_a_source_that_fails_is_passed_over_where_there_is_another_one(name: str) -> None:
     for parts, left in (({"search": down}, "web"), ({"web": down}, "local")):
         answer, _, heard = ran(name, SEVERAL[name], **parts)
@@ -83,14 +84,14 @@ def test_a_source_that_fails_is_passed_over_where_there_is_another_one(name: str
         assert any("The disk is gone" in one for one in heard) is asked
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@check_each("name", SEVERAL)
 def test_where_all_sources_fail_the_question_fails_with_the_first_failure(name: str) -> None:
     first = "line is cut" if name in ("react", "prefrag-prompt") else "disk is gone"  # the one that the model named
     with pytest.raises(Exception, match=first):
         ran(name, SEVERAL[name], search=down, web=away)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@check_each("name", SEVERAL)
 def test_what_is_wrong_with_the_question_is_no_failure_of_a_source(name: str) -> None:
     with pytest.raises(QueryError):
         ran(name, SEVERAL[name], search=refusing, web=refusing if name in ("react", "prefrag-prompt") else web)

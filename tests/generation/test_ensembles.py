@@ -19,6 +19,7 @@ from spolia.models.protocols import Capabilities
 from spolia.run import Run
 from spolia.run.lane import counted_reasons
 from spolia.types import Answer, Generation, Hit, Node, Prompt, Query, Ranking, Token
+from tests.cases import check_each
 from tests.degradation import degraded
 
 ABLE = Capabilities(("chat", "logprobs"))
@@ -36,7 +37,7 @@ def model(*rows: tuple[str, ...]) -> ScriptedModel:
 # ---------------------------------------------------------------------------------------------------------- weights
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("scores", "temperature", "shares"),
     [
         ((0.0, 0.0), 1.0, (0.5, 0.5)),

@@ -16,6 +16,7 @@ from spolia.models.protocols import LanguageModel
 from spolia.run import Run
 from spolia.run.lane import counted_reasons
 from spolia.types import Answer, Hit, Node, Query, Ranking, Span
+from tests.cases import check_each
 
 
 def ranking(*texts: str, question: str = "Where is it?") -> Ranking:
@@ -41,7 +42,7 @@ def test_citations_are_the_shown_passages_with_their_exact_spans() -> None:
     assert answer.citations[1].place == "a.txt, line 2"
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("reply", "text", "numbers"),
     [
         ("A [1, 2].", "A [1][2].", [1, 2]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from spolia.indexing.splitters.windows import cut_before, may_cut
+from tests.cases import check_each
 
 
-@pytest.mark.parametrize(
+@check_each(
     "whole",
     [
         "e\u0301",

@@ -27,6 +27,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Query
+from tests.cases import check_each
 
 TEXT = Document("0f.text", "The tide rises.", uri="a.txt")
 
@@ -117,7 +118,7 @@ def test_many_files_with_one_list_share_it() -> None:
     assert asked == 2
 
 
-@pytest.mark.parametrize("wrong", ["ann", None, [["ann"]], [3], [True], {"ann": 1}.values()])
+@check_each("wrong", ["ann", None, [["ann"]], [3], [True], {"ann": 1}.values()])
 def test_what_is_no_list_is_refused_whatever_came_before(wrong: Any) -> None:
     said: dict[str, Any] = {"a.txt": [], "b.txt": ["1"], "c.txt": wrong}
     labels = DocumentLabels(access=lambda uri: said[uri])

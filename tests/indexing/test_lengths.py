@@ -20,6 +20,7 @@ from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.corpus import Corpus
 from spolia.stores.groups.nodes import cut
 from spolia.types import Document, Value
+from tests.cases import check_each
 from tests.indexing.test_splitter import ARABIC, CHINESE, EMOJI, KOREAN, SCRIPTS, THAI, Bytes, covered
 
 ENGLISH = "The river crosses the city, and “nobody” knows where it begins — or ends. "
@@ -47,7 +48,7 @@ def lengths(text: str, splitter: SlidingWindow) -> list[int]:
     return [len(node.text) for node in nodes]
 
 
-@pytest.mark.parametrize("text", [KOREAN, CHINESE, THAI, ARABIC, "가" * 100, "한국어".join(" " * 50)])
+@check_each("text", [KOREAN, CHINESE, THAI, ARABIC, "가" * 100, "한국어".join(" " * 50)])
 def test_windows_of_a_script_that_is_not_covered_are_as_long_as_the_characters_allow(text: str) -> None:
     found = lengths(text * 60, SlidingWindow(size=50, overlap=5, tokenizer=English()))
     assert sum(found) / len(found) > 120  # a window has 200 characters; counted in tokens it would have 17

@@ -16,6 +16,7 @@ from spolia.journal import Runs
 from spolia.journal.values import hiding
 from spolia.run import Run
 from spolia.testing import HashingEmbedder
+from tests.cases import check_each
 from tests.cli.conftest import Spolia, spolia  # noqa: F401
 
 MAIL = "ann.lee@example.org"
@@ -33,7 +34,7 @@ class Names:
             yield at + 4, at + 9, "person"  # overlaps
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "label"),
     [
         ("Call +45 98 12 34 56 now", "Call [PHONE] now"),

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.core.sentences import sentences
+from tests.cases import check_each
 
 
 def found(text: str) -> list[str]:
     return [text[start:end] for start, end in sentences(text)]
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "expected"),
     [
         ("He came. She left! Why? So.", ["He came.", "She left!", "Why?", "So."]),
@@ -76,7 +77,7 @@ def test_every_character_but_blanks_is_in_exactly_one_sentence(text: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", [".", " ", "\n", ". ", ".)", "a\n", "A. ", "。", "ก ", "[1]", "\"'", "- \n", "\r"])
+@check_each("piece", [".", " ", "\n", ". ", ".)", "a\n", "A. ", "。", "ก ", "[1]", "\"'", "- \n", "\r"])
 def test_hostile_repetition_takes_linear_time(piece: str) -> None:
     text = piece * (200_000 // len(piece))
     assert sum(end - start for start, end in sentences(text)) <= len(text)

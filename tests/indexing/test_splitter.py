@@ -14,6 +14,7 @@ from spolia.errors import SpoliaError
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.stores.groups.nodes import cut
 from spolia.types import Document, Heading, Node, Value
+from tests.cases import check_each
 
 KOREAN = "서울은 대한민국의 수도이다. 한강이 도시를 가로지른다! 인구는 약 940만 명이다. "
 CHINESE = "东京是日本的首都，人口众多。它位于关东地区！你去过吗？"
@@ -84,7 +85,7 @@ def test_any_text_is_covered(text: str, size: int) -> None:
     assert covered(text, split(text, SlidingWindow(size, 0)))
 
 
-@pytest.mark.parametrize("text", SCRIPTS)
+@check_each("text", SCRIPTS)
 def test_round_trip_in_every_script(text: str) -> None:
     nodes = split(text * 99, SlidingWindow(size=50, overlap=10))
     assert len(nodes) > 5

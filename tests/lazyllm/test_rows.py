@@ -34,6 +34,7 @@ from spolia.stores.snapshot.lineage import ancestors, children, descendants, par
 from spolia.stores.vectors.external_index import collection
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Node, Value
+from tests.cases import check_each
 
 TESTS = Path(__file__).resolve().parents[1]
 PAGE = TESTS.parent / "docs" / "reference" / "lazyllm.md"
@@ -162,7 +163,7 @@ def test_every_row_is_tested_or_said_to_come_later() -> None:
     assert not later & (here() | set(ELSEWHERE))
 
 
-@pytest.mark.parametrize("named", sorted({named for tests in ELSEWHERE.values() for named in tests}))
+@check_each("named", sorted({named for tests in ELSEWHERE.values() for named in tests}))
 def test_what_is_named_elsewhere_is_there(named: str) -> None:
     file, _, name = named.partition("::")
     assert f"def {name}(" in (TESTS / file).read_text()

@@ -18,12 +18,13 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.prompting.template import LANGUAGES, Setting, language_of
 from spolia.stores.definition import Part
 from spolia.types import Document, Hit, Node, Query, Ranking
+from tests.cases import check_each
 
 PACKAGE = Path(spolia.__file__).parent
 TRANSLATED = [path for path in sorted(PACKAGE.rglob("prompts/*.txt")) if path.suffixes[:-1]]
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "language"),
     [
         ("What is the capital of France?", "en"),
@@ -56,7 +57,7 @@ READ = (
 """What the parsers read stays as it is."""
 
 
-@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
+@check_each("path", TRANSLATED)
 def test_a_translated_prompt_is_made_like_the_english_one(path: Path) -> None:
     name, language, _ = path.name.split(".")
     english = template.Template.of((path.parent / f"{name}.txt").read_text())

@@ -7,11 +7,11 @@ import sys
 import unicodedata
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.models.marks import without_citations, without_marks
+from tests.cases import check_each
 
 CONTROL = {
     "Gemma": ["<|turn>", "<turn|>", "<|channel>", "<channel|>", '<|"|>', "<|tool>", "<start_of_turn>",
@@ -67,14 +67,14 @@ UNSEEN = [
 """Characters that nobody sees."""
 
 
-@pytest.mark.parametrize("token", TOKENS)
+@check_each("token", TOKENS)
 def test_no_control_token_of_a_template_passes(token: str) -> None:
     found = without_marks(f"a {token} b", {"passages"})
     assert token not in found
     assert len(found) == len(token) + 4
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@check_each("text", ORDINARY)
 def test_ordinary_xml_and_code_stay(text: str) -> None:
     assert without_marks(text, {"passages"}) == text
 

@@ -26,6 +26,7 @@ from spolia.models.parsers import (
 )
 from spolia.models.parsers.json_object import loose
 from spolia.pre_retrieval.text_to_query import Statement
+from tests.cases import check_each
 from tests.tree import few
 
 FOLDER = Path(__file__).parent / "replies"
@@ -78,7 +79,7 @@ def read(parser: Parser[Any], reply: str) -> Any:
         return error
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@check_each("family", FAMILIES)
 def test_messy_replies_are_read_as_they_are_meant(family: str) -> None:
     table = list(rows(family))
     assert len(table) >= 300
@@ -139,8 +140,8 @@ def test_a_reply_that_repeats_for_ever_is_read_or_refused_soon(family: str, repe
     read(parser, repeated * (100_000 // len(repeated)))  # a pattern that backtracks would take hours
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("reply", ["", " \n", "\ufeff", "<think>yes 1 [2]"])
+@check_each("family", FAMILIES)
+@check_each("reply", ["", " \n", "\ufeff", "<think>yes 1 [2]"])
 def test_an_empty_reply_is_refused(family: str, reply: str) -> None:
     assert isinstance(read(next(rows(family))[0], reply), ValueError)
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.models.parsers.parser import plain_words
+from tests.cases import check_each
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("one", "other"),
     [
         ("Nokia", " nokia. "),
@@ -30,7 +31,7 @@ def test_these_are_the_same(one: str, other: str) -> None:
     assert plain_words(one) == plain_words(other)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("one", "other"),
     [("5", "-5"), ("C", "C++"), ("5", "5 %".replace("%", "€")), ("किताब", "कताब"), ("3.5", "35"), ("Oslo", "Salo")],
 )

@@ -30,6 +30,7 @@ from spolia.models.protocols import LanguageModel
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Message, Prompt, Token
+from tests.cases import check_each
 
 FILE = """[system]
 Judge. Braces {like} {{these}} are filled, {these} are not.
@@ -208,7 +209,7 @@ def test_a_role_is_plain_data_and_a_resource_with_the_files_fingerprint(file: Pa
     assert flow.role.fingerprint() != before
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("parser", "reply", "expected"),
     [
         (Text(), "  a \n", "a"),
@@ -228,7 +229,7 @@ def test_what_parsers_read(parser: object, reply: str, expected: object) -> None
     assert parser.parse(reply) == expected  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("parser", "reply"),
     [
         (Text(), " \n"),

@@ -23,6 +23,7 @@ from spolia.optimizer.plan import TuningPlan
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
 from spolia.types import Item
+from tests.cases import check_each
 
 SERVER = "http://127.0.0.1:1/v1"
 CORPUS = Corpus("notes.spolia")
@@ -260,7 +261,7 @@ def test_a_retrieval_node_of_old_versions_chooses_among_retrievers_and_fusions()
     assert Space(flow(found)).size == 2 + 2 + 2 * 2 * 2 * 2  # each with its top_k
 
 
-@pytest.mark.parametrize("kind", sorted(MODULES))
+@check_each("kind", sorted(MODULES))
 def test_every_module_that_is_read_makes_a_flow(kind: str) -> None:
     fusing = kind.startswith("hybrid")
     searched = () if fusing or kind in ("bm25", "vectordb") else (WORDS,)
@@ -284,7 +285,7 @@ def test_every_module_that_is_read_makes_a_flow(kind: str) -> None:
     assert made.gives(made.takes()).__name__ in ("Ranking", "Answer")
 
 
-@pytest.mark.parametrize("kind", sorted(UNSUPPORTED))
+@check_each("kind", sorted(UNSUPPORTED))
 def test_every_module_that_is_not_read_is_named_with_why(kind: str) -> None:
     found = of(WORDS, node("passage_reranker", {"module_type": "pass_reranker"}, {"module_type": kind}))
     assert any(note.startswith(f"{kind} is left out: ") for note in found.notes)
@@ -332,9 +333,9 @@ ANSWERS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("answers", [True, False], ids=["answers", "passages"])
-@pytest.mark.parametrize("between", BETWEEN)
-@pytest.mark.parametrize("search", SEARCHES)
+@check_each("answers", [True, False])
+@check_each("between", BETWEEN)
+@check_each("search", SEARCHES)
 def test_configurations_of_every_shape_start(search: str, between: str, answers: bool) -> None:
     found = of(*SEARCHES[search], *BETWEEN[between], *(ANSWERS * answers), base_url=SERVER)
     measures = parse_measures(found.objective, embedder=HashingEmbedder())
@@ -372,7 +373,7 @@ def test_a_misspelt_module_or_parameter_is_told_of() -> None:
     assert "bm52 is left out: unknown module." in found.notes
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("plain", "said"),
     [
         ({"node_lines": [{}]}, "node_lines.0 has no list `nodes`"),

@@ -9,6 +9,7 @@ from spolia.errors import DataError
 from spolia.optimizer.budget import RowCost, TuningBudget
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.optimizer.tuning import tune
+from tests.cases import check_each
 
 from .finds import MODEL, Finds, questions, reading
 from .test_tuning import SPACE
@@ -19,7 +20,7 @@ def tuned(budget: str | None, n: int = 30, **how: Any) -> TunedFlow:
     return tune(reading(MODEL), questions(n), "EM", budget=budget, **how)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "amount", "unit"),
     [
         ("5%", 0.05, "%"), ("2000 rows", 2000, "rows"), ("40", 40, "rows"), ("500 calls", 500, "calls"),

@@ -28,6 +28,7 @@ from spolia.optimizer.strategies import (
     halve,
 )
 from spolia.types import Query, Ranking
+from tests.cases import check_each
 
 QUESTIONS = 200
 PLACES = {"words": "abcdefgh", "fusion": "abcdefghijklmnopqrst", "after": "abcd"}
@@ -134,7 +135,7 @@ def test_flows_reach_as_many_questions_as_the_rows_allow() -> None:
     assert board.reach(some, 0, least=7) == 7
 
 
-@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "tpe"])
+@check_each("name", [name for name in STRATEGIES if name != "tpe"])
 def test_no_strategy_goes_beyond_its_budget_and_the_same_seed_asks_the_same(name: str) -> None:
     (one, first), (two, second) = (study(STRATEGIES[name], 7, 0.05) for _ in range(2))
     assert first == second

@@ -47,6 +47,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
+from tests.cases import check_each
 
 from .finds import MODEL, NODES, Finds, questions, reading
 
@@ -364,7 +365,7 @@ def test_a_measure_that_never_differs_is_told_of() -> None:
     assert found.score.mean == 1.0
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("space", "items", "objective", "how", "message"),
     [
         (SPACE, [Item("q", "?")], "MRR", {}, "has gold for MRR"),

@@ -10,6 +10,7 @@ from spolia.errors import StepFailed, WiringError
 from spolia.orchestration.fusion import asked
 from spolia.orchestration.rank_fusion import ConvexCombination, EvenSplit, HighestScore, ReciprocalRankFusion
 from spolia.types import Hit, Node, Query, Ranking
+from tests.cases import check_each
 
 
 def found(source: str, query: Query | None = None, /, **scores: float) -> Ranking:
@@ -69,7 +70,7 @@ def test_a_source_without_weight_is_refused_by_name() -> None:
         ConvexCombination()((found("web", a=1.0),))
 
 
-@pytest.mark.parametrize(
+@check_each(
     "wrong",
     [
         lambda: ConvexCombination(normalisation="max"),

@@ -14,6 +14,7 @@ from spolia.errors import ModelRejected, WiringError
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.judges import ENOUGH, Classified, Confident, StopWhen, Sufficient
 from spolia.types import Chain, Generation, Hit, Node, Ranking, Token, Value, Verdict
+from tests.cases import check_each
 from tests.pre_retrieval.fixtures import Recorded, degraded
 
 WHO = Query("Who employed Olsen?")
@@ -61,7 +62,7 @@ def found(*texts: str) -> Ranking:
     return Ranking(WHO, tuple(Hit(Node(str(n), text), 1.0) for n, text in enumerate(texts)))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("reply", "expected"),
     [
         ("sufficient", True),

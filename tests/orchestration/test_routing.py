@@ -21,12 +21,13 @@ from spolia.orchestration.llm_router import ByLabel, ByNextToken
 from spolia.orchestration.similarity_router import ByKeywords, ByMeaning
 from spolia.testing import HashingEmbedder, OpenAIServer, ServedReply
 from spolia.types import ArmScores, Generation, Prompt, Token, Value
+from tests.cases import check_each
 from tests.pre_retrieval.fixtures import Recorded, degraded
 
 KEYWORDS = (("law", ("court", "statute")), ("medicine", ("dose", "side effect", "court")), ("泰", ("剂量",)))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("query", "expected"),
     [
         (Query("Which statute does the COURT apply?"), (1.0, 0.5, 0.0)),
@@ -43,7 +44,7 @@ def test_the_share_of_the_keywords_in_the_query(query: Query, expected: tuple[fl
     assert found.scores == tuple(zip(("law", "medicine", "泰"), expected, strict=True))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("scores", "expected"),
     [
         ({"law": 0.2, "medicine": 0.7}, "medicine"),
@@ -213,7 +214,7 @@ def test_a_server_that_states_none_where_it_was_said_to() -> None:
 ARMS = (("single", "one fact"), ("multi", "several facts, one after the other"))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("reply", "expected"),
     [
         ("multi", "multi"),

@@ -22,6 +22,7 @@ from spolia.pre_retrieval.hyde import AveragedHyDE
 from spolia.testing import HashingEmbedder
 from spolia.testing.hash_embedder import HashingTokens
 from spolia.types import Hit, Node, Query, Ranking
+from tests.cases import check_each
 
 FOUND = Ranking(Query("stones"), tuple(Hit(Node(text, text), 1.0) for text in ("Red stones.", "Blue sea.")))
 Made = Callable[[HashingEmbedder], tuple[Operator[Any, Any], Any]]
@@ -50,8 +51,8 @@ class TooShort(HashingEmbedder):
         return super().embed(texts, kind=kind)[:, 1:]
 
 
-@pytest.mark.parametrize("wrong", [NaN(), TooFew(), TooShort()], ids=lambda embedder: type(embedder).__name__)
-@pytest.mark.parametrize("name", EVERY)
+@check_each("wrong", [NaN(), TooFew(), TooShort()])
+@check_each("name", EVERY)
 def test_what_are_no_vectors_is_told(name: str, wrong: HashingEmbedder) -> None:
     op, asked = EVERY[name](wrong)
     with pytest.raises(ModelError, match=r"gave (vectors of shape|NaN or infinity for)"):
@@ -73,7 +74,7 @@ class NotedTokens(HashingTokens):
         return super().embed_tokens(texts, kind=kind)
 
 
-@pytest.mark.parametrize("name", [*EVERY, "ColBERT"])
+@check_each("name", [*EVERY, "ColBERT"])
 def test_the_question_is_embedded_as_a_query_and_all_else_as_passages(name: str) -> None:
     ASKED.clear()
     op, asked = (ColBERT(NotedTokens(), strict=True), FOUND) if name == "ColBERT" else EVERY[name](Noted())
@@ -86,7 +87,7 @@ def test_the_question_is_embedded_as_a_query_and_all_else_as_passages(name: str)
     )
 
 
-@pytest.mark.parametrize("name", EVERY)
+@check_each("name", EVERY)
 def test_what_are_vectors_is_not(name: str) -> None:
     op, asked = EVERY[name](HashingEmbedder())
     assert op(asked)

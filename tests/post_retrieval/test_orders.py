@@ -13,6 +13,7 @@ from spolia.flow_files.files import dump, load
 from spolia.post_retrieval.boosts import Newest, TimeDecay
 from spolia.post_retrieval.presentation import Order, Reorder
 from spolia.types import Hit, Node, Query, Ranking
+from tests.cases import check_each
 
 FIVE = Ranking(Query("?"), tuple(Hit(Node(str(n), ""), 1 / n) for n in range(1, 6)), "bm25")
 
@@ -98,7 +99,7 @@ def test_what_is_newer_than_now_is_new() -> None:
     assert [hit.score for hit in TimeDecay("day", weight=1.0)(dated(None, "soon")).hits] == [0.0, 0.0]
 
 
-@pytest.mark.parametrize(
+@check_each(
     "wrong",
     [
         lambda: Reorder("middle"),  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from spolia.journal import Cache
 from spolia.post_retrieval.reranker import Reranker, reranker
 from spolia.run import Run
 from spolia.types import Hit, Node, Query, Ranking
+from tests.cases import check_each
 
 
 def ranking(*pairs: tuple[str, float]) -> Ranking:
@@ -102,7 +103,7 @@ def _returning(value: Any, **how: Any) -> Reranker:
     return reranker(**how)(odd)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("function", "message"),
     [
         (_returning(math.nan), "returned nan"),

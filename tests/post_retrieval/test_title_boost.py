@@ -8,6 +8,7 @@ from spolia.errors import WiringError
 from spolia.flow_files.files import dump, load
 from spolia.post_retrieval.boosts import TitleBoost
 from spolia.types import Hit, Node, Query, Ranking
+from tests.cases import check_each
 
 
 def factor(query: str, title: str) -> float:
@@ -15,7 +16,7 @@ def factor(query: str, title: str) -> float:
     return TitleBoost()(Ranking(Query(query), (hit,))).hits[0].score
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("query", "title", "expected"),
     [
         ("Spolia", "Spolia", 1.5),

@@ -15,6 +15,7 @@ from spolia.filters import AnyOf, Not, Or, Schema
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.metadata_filter import ConstructFilter, condition_of
 from spolia.stores import NodeGroup
+from tests.cases import check_each
 from tests.group_fixtures import Source
 from tests.group_fixtures import stored as kept
 from tests.pre_retrieval.fixtures import Recorded, degraded
@@ -99,7 +100,7 @@ def test_a_reply_without_conditions_leaves_the_query(chunks: NodeGroup, said: st
     assert ConstructFilter(ScriptedModel((said,)), chunks)(ASKED) == ASKED
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("written", "expected"),
     [
         ({"field": "year", "value": 2020}, AnyOf("year", (2020,))),
@@ -120,7 +121,7 @@ def test_conditions_as_they_are_written(written: Any, expected: object) -> None:
     assert condition_of(written, SCHEMA) == expected
 
 
-@pytest.mark.parametrize(
+@check_each(
     "written",
     [
         None,

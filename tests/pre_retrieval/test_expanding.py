@@ -17,6 +17,7 @@ from spolia.pre_retrieval.query_llm import OneText, Searches, Steps
 from spolia.pre_retrieval.rewrite import Condense, MultiQuery, Rewrite, StepBack
 from spolia.stores import NodeGroup
 from spolia.testing import HashingEmbedder
+from tests.cases import check_each
 from tests.pre_retrieval.fixtures import Recorded, degraded
 from tests.retrieval.conftest import Stored, stored  # noqa: F401
 
@@ -31,7 +32,7 @@ def texts(found: object) -> list[str]:
 # --------------------------------------------------------------------------------------------------- multi-query
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("reply", "expected"),
     [
         ("1. author of Emma\n2. Emma novelist", ["author of Emma", "Emma novelist"]),
@@ -105,7 +106,7 @@ def test_both_questions_are_searched_and_the_one_that_was_asked_is_answered(stor
     assert "How do tides arise?" not in sent.text
 
 
-@pytest.mark.parametrize("reply", [*UNREADABLE, "who wrote EMMA", '"Who wrote Emma?"'])
+@check_each("reply", [*UNREADABLE, "who wrote EMMA", '"Who wrote Emma?"'])
 def test_without_a_question_behind_it_the_query_is_alone(reply: str) -> None:
     assert StepBack(ScriptedModel((reply,)))(EMMA) == (EMMA,)
 
@@ -118,7 +119,7 @@ def test_a_rewriting_is_searched_and_the_question_stays() -> None:
     assert (found.text, found.question, found.vector) == ("Emma novel author", "Who wrote Emma?", None)
 
 
-@pytest.mark.parametrize("reply", [*UNREADABLE, "x" * 61, "never " * 1000])
+@check_each("reply", [*UNREADABLE, "x" * 61, "never " * 1000])
 def test_what_is_empty_or_more_than_four_times_as_long_is_not_used_and_counted(reply: str) -> None:
     with degraded("spolia.pre_retrieval.rewrite") as reasons:
         assert Rewrite(ScriptedModel((reply,)))(EMMA) == EMMA
@@ -269,8 +270,8 @@ REFUSALS = (
 )
 
 
-@pytest.mark.parametrize("parser", [Searches(), OneText(), Steps()], ids=lambda parser: type(parser).__name__)
-@pytest.mark.parametrize("refusal", REFUSALS)
+@check_each("parser", [Searches(), OneText(), Steps()])
+@check_each("refusal", REFUSALS)
 def test_a_refusal_is_never_searched_for(parser: Any, refusal: str) -> None:
     for reply in (refusal, f"<think>No.</think>{refusal}", f'"{refusal}"'):
         with pytest.raises(ValueError, match="refusal"):
@@ -287,7 +288,7 @@ def test_a_reply_that_says_that_nothing_is_needed_is_nothing(parser: Any) -> Non
         assert not parser.parse(reply)
 
 
-@pytest.mark.parametrize(
+@check_each(
     "reply",
     [
         "Question 2: Where is Nokia?",
@@ -315,7 +316,7 @@ def test_a_query_that_is_refused_goes_on_alone() -> None:
     assert MultiQuery(Recorded(lambda _: REFUSALS[0]))(EMMA) == (EMMA,)
 
 
-@pytest.mark.parametrize(
+@check_each(
     "announced",
     [
         "Here are two rewordings of your question.",

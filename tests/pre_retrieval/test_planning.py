@@ -20,6 +20,7 @@ from spolia.pre_retrieval.hyde import WithDraft
 from spolia.pre_retrieval.query_llm import Steps
 from spolia.stores import NodeGroup
 from spolia.types import Answer, Plan
+from tests.cases import check_each
 from tests.pre_retrieval.fixtures import Recorded, degraded
 from tests.retrieval.conftest import Stored, stored  # noqa: F401
 
@@ -29,7 +30,7 @@ WHERE = Query("Where is the employer of Olsen?", sample=2)
 # -------------------------------------------------------------------------------------------------------------- plan
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("reply", "expected"),
     [
         ("1. Who employs Olsen?\n2. Where is #1?", ("Who employs Olsen?", "Where is #1?")),
@@ -91,7 +92,7 @@ def test_whatever_is_read_is_a_plan_or_is_refused(lines: list[str]) -> None:
 TWO_STEPS = ("Who employs Olsen?", "Where is #1?")
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("reply", "steps"),
     [
         ('```json\n{\n "steps": [\n  "1. Who employs Olsen?",\n  "2. Where is #1?"\n ]\n}\n```', TWO_STEPS),

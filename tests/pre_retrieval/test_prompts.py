@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import spolia
 from spolia.models.prompting.template import Setting, Template
+from tests.cases import check_each
 
 HOME = Path(spolia.__file__).parent
 FILES = sorted(
@@ -53,7 +54,7 @@ def tags(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parts[-3]}/{file.name}")
+@check_each("file", FILES)
 def test_the_question_and_all_else_that_is_quoted_stay_inside(file: Path) -> None:
     template = Template.of(file.read_text(encoding="utf-8"))
     plain = filled(template, "plain")

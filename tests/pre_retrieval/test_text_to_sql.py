@@ -18,6 +18,7 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.row_search import ShowRows, WithinRows
 from spolia.pre_retrieval.text_to_query import Statement, TextToSQL
 from spolia.types import Ranking
+from tests.cases import check_each
 from tests.pre_retrieval.fixtures import Recorded
 
 WHO = Query("Who was born in 1968?")
@@ -127,7 +128,7 @@ def test_rows_and_questions_stay_in_their_places(people: SQLiteFile) -> None:
     assert model.sent[2].messages[1].content.count("</failed>") == 2
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("reply", "expected"),
     [
         ("SELECT 1;", "SELECT 1"),

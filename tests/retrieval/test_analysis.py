@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
+from tests.cases import check_each
 
 plain = Analyzer()
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "terms"),
     [
         ("Running runners ran", ["run", "runner", "ran"]),
@@ -48,7 +49,7 @@ def test_terms_are_made_by_script(text: str, terms: list[str]) -> None:
     assert plain.terms(text) == terms
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("query", "text"),
     [
         ("wifi", "The Wi-Fi is slow."),

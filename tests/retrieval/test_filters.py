@@ -32,6 +32,7 @@ from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.snapshot.records import file_meta
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Failure, Filter, Meta, Node, Query, Ranking, Scalar, Span
+from tests.cases import check_each
 
 EMBEDDER = HashingEmbedder()
 FIELDS = (
@@ -357,7 +358,7 @@ MISSHAPEN: Mapping[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MISSHAPEN)
+@check_each("name", MISSHAPEN)
 def test_what_is_no_condition_cannot_be_made(name: str) -> None:
     make, message = MISSHAPEN[name]
     with pytest.raises(FilterError, match=message):
@@ -416,7 +417,7 @@ FIELDS_REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FIELDS_REFUSED)
+@check_each("name", FIELDS_REFUSED)
 def test_fields_that_cannot_be_declared(name: str) -> None:
     make, message = FIELDS_REFUSED[name]
     with pytest.raises(FilterError, match=message):

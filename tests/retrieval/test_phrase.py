@@ -11,6 +11,7 @@ from spolia.retrieval.bm25 import BM25, Phrase
 from spolia.run import Run
 from spolia.stores.lexical.analysis import holds
 from spolia.types import Query
+from tests.cases import check_each
 from tests.retrieval.conftest import Stored
 
 WORDS = ["apple", "pie", "Äpfel", "and"]
@@ -78,7 +79,7 @@ def test_it_finds_what_comparing_every_text_finds(stored: Stored, texts: list[st
     assert found(Phrase(stored(named), top_k=50), phrase) == sorted(expected)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "phrase", "there"),
     [
         ("the artist", "art", False),

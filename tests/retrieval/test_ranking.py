@@ -15,6 +15,7 @@ from spolia.ranking import (
     z_score,
 )
 from spolia.ranking.alignment import competition_ranks
+from tests.cases import check_each
 
 
 def cosine_minimum(scores: object) -> tuple[list[float], float]:
@@ -94,8 +95,8 @@ def test_a_golden_of_the_convex_combination() -> None:
     assert dict(fused) == pytest.approx({"c": 0.75, "a": 0.25 + 0.75 * 1.2 / 1.8, "b": 0.125})
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
-@pytest.mark.parametrize("scores", [[], [3.0], [3.0, 3.0, 3.0], [0.0], [-1.0], [1e308, -1e308], [5e-324, 0.0]])
+@check_each("scaling", SCALINGS)
+@check_each("scores", [[], [3.0], [3.0, 3.0, 3.0], [0.0], [-1.0], [1e308, -1e308], [5e-324, 0.0]])
 def test_every_list_has_finite_values(scaling: Scaling, scores: list[float]) -> None:
     values, absent = scaling(scores)
     assert len(values) == len(scores)

@@ -23,6 +23,7 @@ from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest
 from spolia.types import Document, Node, Query, Ranking, Span
+from tests.cases import check_each
 from tests.retrieval.conftest import Stored, store
 from tests.retrieval.lucene import Lucene
 
@@ -273,7 +274,7 @@ def test_counts_of_nothing() -> None:
     assert nothing.mean_length == 1.0
 
 
-@pytest.mark.parametrize(
+@check_each(
     "wrong",
     [
         lambda group: BM25Variant(group, "bm26"),  # type: ignore[arg-type]

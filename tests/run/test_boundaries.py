@@ -20,6 +20,7 @@ from spolia.errors import QueryError, WiringError
 from spolia.post_retrieval.selection import Cut
 from spolia.run import Run
 from spolia.types import Failure, Hit, Node, Query, Ranking
+from tests.cases import check_each
 
 
 @step
@@ -94,8 +95,8 @@ DECLARED: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("declared", "right", "other"), DECLARED)
+@check_each("way", WAYS)
+@check_each(("declared", "right", "other"), DECLARED)
 def test_the_items_and_values_of_what_a_step_gives_are_those_that_it_declares(
     declared: Any, right: Any, other: Any, way: str
 ) -> None:

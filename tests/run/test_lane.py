@@ -21,6 +21,7 @@ from spolia.run import Run
 from spolia.run import lane as lane_module
 from spolia.run.lane import counted_reasons, step_names
 from spolia.types import Answer, Chain, Hit, Node, Query, Ranking, Usage
+from tests.cases import check_each
 
 
 def found(query: Query, source: str, *ids: str) -> Ranking:
@@ -74,7 +75,7 @@ FUSED = Branch(local, web) >> ReciprocalRankFusion()
 ASKED = Query("why?")
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("flow", "sources"),
     [
         (local, ["local"]),
@@ -84,9 +85,8 @@ ASKED = Query("why?")
         (Guard(broken, fallback=web, on=("QueryError",)), ["web"]),
         (Guard(Branch(local, local) >> ReciprocalRankFusion()), ["local", "local"]),
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("threads", [1, 4])
+@check_each("threads", [1, 4])
 def test_a_lane_has_what_each_retriever_found_and_nothing_that_was_made_of_it(
     flow: object, sources: list[str], threads: int
 ) -> None:
@@ -186,7 +186,7 @@ def asks_in_vain(query: Query) -> Query:
     return gives_up(gives_up(query))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("flow", "failed", "reasons"),
     [
         (gives_up >> local, {"gives_up": 1}, {"gives_up": {"nothing came": 1}}),
@@ -203,9 +203,8 @@ def asks_in_vain(query: Query) -> Query:
             {"Branch": {"arm 1 failed: ModelUnavailable: away": 1}, "away": {"ModelUnavailable: away": 1}},
         ),
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("batched", [False, True])
+@check_each("batched", [False, True])
 def test_what_fails_is_counted_at_the_step_of_the_flow_in_which_it_fails(
     flow: Operator[Query, object], failed: dict[str, int], reasons: dict[str, dict[str, int]], batched: bool
 ) -> None:

@@ -48,6 +48,7 @@ from spolia.types import (
     Value,
     Verdict,
 )
+from tests.cases import check_each
 from tests.run.flows import Grow, Growing, LongEnough, Say, Search, Start
 
 RETRIEVE = BM25(Corpus("never-opened.spolia").group())
@@ -203,7 +204,7 @@ JUDGES: dict[str, tuple[Operator[Any, Verdict | bool], str]] = {
 }
 
 
-@pytest.mark.parametrize("judge", JUDGES)
+@check_each("judge", JUDGES)
 def test_every_judge_stops_a_loop_over_a_state_of_the_users_own(judge: str) -> None:
     until, reason = JUDGES[judge]
     flow = begin >> Loop(search_on, until=until, max_steps=4)
@@ -241,7 +242,7 @@ def test_a_judge_that_gives_no_verdict_fails_its_row_and_says_so() -> None:
 WARM, COLD = (Reader(SAYS, temperature=temperature) for temperature in (0.7, 0.0))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("after", "says"),
     [
         (Each(Search() >> COLD), False),

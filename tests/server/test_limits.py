@@ -31,6 +31,7 @@ from spolia.server.audit import AuditLog, rows_of, verified
 from spolia.server.error_replies import refusal
 from spolia.server.keys import ApiKeys
 from spolia.server.service import ServedFlow, Service
+from tests.cases import check_each
 from tests.server.conftest import SLOTS, Served, until
 
 KEY = {"Authorization": "Bearer k"}
@@ -259,7 +260,7 @@ def caused(error: Exception, by: Exception) -> Exception:
     return error
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("error", "status"),
     [
         (errors.StoreBusy("/home/x is written"), 503),

@@ -27,6 +27,7 @@ from spolia.server.request_checks import REQUESTS, _name_in
 from spolia.server.service import ServedFlow, Service
 from spolia.services.documents import Documents
 from spolia.types import Answer
+from tests.cases import check_each
 
 QUESTION = {"role": "user", "content": "What causes the tide?"}
 ASKED = {"model": "flow", "messages": [QUESTION]}
@@ -160,7 +161,7 @@ def test_an_answer_is_cached_unless_the_request_or_the_server_wants_a_fresh_one(
     assert 'spolia_cached_answers_total{flow="flow"} 3.0' in metrics
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("host", "name"),
     [
         ("localhost", "localhost"), ("LOCALHOST:80", "localhost"), ("localhost.", "localhost"), ("[::1]:80", "::1"),
@@ -208,7 +209,7 @@ def call(arguments: dict[str, Any], tool: str = "search") -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("arguments", "words"),
     [
         ({}, ["question", "required"]), ({"query": "tides"}, ["'query'", "question, top_k, where"]),

@@ -20,12 +20,13 @@ from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.postgres.dialect import problem
 from spolia.stores.backends.publication import Transaction
 from spolia.stores.corpus import Corpus
+from tests.cases import check_each
 
 PLACES: list[Callable[[str], object]] = [Corpus, PostgresDatabase, lambda url: SQLRows("a", url, "r", "k", "t")]
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(
+@check_each("place", PLACES)
+@check_each(
     "address",
     [
         "postgresql://ann:hunter2@db/texts", "postgresql://ann:hun/ter2@db/texts", "postgresql://ann:hun#ter2@db/texts",
@@ -111,7 +112,7 @@ def test_a_wrong_parameter_is_no_server_that_may_come_back(parameter: str) -> No
     assert not isinstance(found.value, StoreUnavailable)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("said", "passes"),
     [
         ('connection to server at "db", port 5432 failed: fe_sendauth: no password supplied', False),

@@ -6,10 +6,11 @@ import pytest
 
 from spolia.errors import WiringError
 from spolia.stores.indexes import HNSW
+from tests.cases import check_each
 
 
-@pytest.mark.parametrize("name", ["connectivity", "expansion_add", "expansion_search"])
-@pytest.mark.parametrize("value", [0, -5, 1.5, True, "16"])
+@check_each("name", ["connectivity", "expansion_add", "expansion_search"])
+@check_each("value", [0, -5, 1.5, True, "16"])
 def test_what_counts_from_one_does(name: str, value: object) -> None:
     with pytest.raises(WiringError, match=f"{name} counts from 1, and is"):
         HNSW(**{name: value})  # type: ignore[arg-type]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import sqlite3
 
-import pytest
-
 from spolia.stores.backends import sql
+from tests.cases import check_each
 
 FOR_EACH = (
     *("LIVE_DOCUMENT", "IS_REFERENCED", "LIVE_SOURCE", "LIVE_SOURCES_OF", "LIVE_NODES_OF", "SOURCES_OF_URIS"),
@@ -17,7 +16,7 @@ FOR_EACH = (
 )
 
 
-@pytest.mark.parametrize("name", FOR_EACH)
+@check_each("name", FOR_EACH)
 def test_no_table_is_read_through(name: str) -> None:
     connection = sqlite3.connect(":memory:")
     for statement in sql.SCHEMA:

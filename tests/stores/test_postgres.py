@@ -36,6 +36,7 @@ from spolia.stores.vectors.dense import Vectors
 from spolia.testing.stores.concurrency import HOLDER, started
 from spolia.testing.wire import Wire
 from spolia.types import Document, Node
+from tests.cases import check_each
 from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing_vectors, put, sync
 from tests.stores.servers import Server
 from tests.stores.test_crashes import results, wrong_after
@@ -82,7 +83,7 @@ def test_an_address_holds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hunter2" not in repr(named) + str(named)
 
 
-@pytest.mark.parametrize("schema", ["public", "pg_notes", "no'tes", "1st", "", "n" * 64])
+@check_each("schema", ["public", "pg_notes", "no'tes", "1st", "", "n" * 64])
 def test_a_schema_that_cannot_be_is_refused(schema: str) -> None:
     with pytest.raises(StoreError, match="cannot be the schema of a store"):
         Corpus(f"postgresql:///texts?schema={schema}")

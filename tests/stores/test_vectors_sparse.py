@@ -14,6 +14,7 @@ from spolia.errors import ModelError, StoreCorrupt
 from spolia.models.vectors import SparseRows
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.vectors.sparse import SparseSearch, open_sparse, write_sparse
+from tests.cases import check_each
 
 WEIGHTS = st.integers(-8, 8).map(lambda eighths: eighths / 8)  # sums of their products are exact
 TEXTS = st.lists(st.dictionaries(st.integers(0, 12), WEIGHTS, max_size=6), min_size=1, max_size=25)
@@ -67,7 +68,7 @@ def test_rows_of_several_batches_stand_one_below_the_other() -> None:
     assert len(SparseRows.together([])) == 0
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("offsets", "terms", "weights", "said"),
     [
         ([0, 3], [1, 2], [1, 1], "offsets that do not go from 0 to 2"),

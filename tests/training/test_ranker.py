@@ -30,6 +30,7 @@ from spolia.testing import HashingEmbedder
 from spolia.training.ranker import LBFGS, Example, ListwiseLoss, PassFit, RankerTrainer, TreeFit
 from spolia.training.training import QuestionSplit, Trained, train
 from spolia.types import Item, Query, digest_of
+from tests.cases import check_each
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +334,7 @@ def _train_and_validation(items: list[Item]) -> tuple[Sequence[Item], Sequence[I
 LEAF = {"feature": [0], "threshold": [0.0], "left": [0], "right": [0], "value": [1.0]}
 
 
-@pytest.mark.parametrize(
+@check_each(
     "change",
     [
         {"left": [1]},

@@ -34,6 +34,7 @@ from spolia.training.sufficiency import (
 )
 from spolia.training.training import train
 from spolia.types import Answer, Chain, Item, Prompt, Query, Token
+from tests.cases import check_each
 
 
 def chain(item: str, *exact: float, promise: float = 0.0, said: str = "Ann") -> SampledChain:
@@ -202,7 +203,7 @@ class Wide(HashingEmbedder):
     name = "wide"
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("change", "said"),
     [
         ({"rare": None}, "must be finite"),

@@ -10,13 +10,14 @@ from spolia.evaluation.creation.filters import KeepAnswered, KeepQuoted
 from spolia.evaluation.creation.replies import AnswerWithQuotes, HopQuestions, OneQuestion
 from spolia.evaluation.creation.writers import EVOLUTIONS, Evolve, WriteMultiHop, WriteQuestion
 from spolia.models.prompting.role import Role
+from tests.cases import check_each
 
 ASKED = "When did Clovis make Paris his capital?"
 NODE = Node("n", "Clovis made Paris his capital in 508, and the court, which was large, followed him there.", "d")
 DRAFT = QuestionDraft("factoid", (NODE,), question=ASKED, answers=("508",))
 
 
-@pytest.mark.parametrize(
+@check_each(
     "reply",
     [
         ASKED,
@@ -44,7 +45,7 @@ def test_the_question_is_found_in_what_is_said_around_it(reply: str) -> None:
     assert WriteQuestion(ScriptedModel((reply,)))(DRAFT.but(question="")).question == ASKED
 
 
-@pytest.mark.parametrize(
+@check_each(
     "question",
     [
         "克洛维何时定都巴黎？",
@@ -61,15 +62,13 @@ def test_a_question_is_one_in_any_language(question: str) -> None:
     assert OneQuestion().parse(question) == (question,)
 
 
-@pytest.mark.parametrize(
-    "reply", ["none", "None.", "**none**", "none - the passage states no such fact.", "无", "없음", "なし"]
-)
+@check_each("reply", ["none", "None.", "**none**", "none - the passage states no such fact.", "无", "없음", "なし"])
 def test_a_model_may_find_nothing_to_ask(reply: str) -> None:
     draft = WriteQuestion(ScriptedModel((reply,)))(DRAFT)
     assert draft.reason == "the model found nothing to ask"
 
 
-@pytest.mark.parametrize(
+@check_each(
     "reply",
     [
         "I'm sorry, but I can't help with that.",
@@ -136,7 +135,7 @@ def test_an_answer_in_json_is_read() -> None:
     assert AnswerWithQuotes().parse(reply) == ("508", ("Clovis made Paris his capital.", "In 508."))
 
 
-@pytest.mark.parametrize(
+@check_each(
     "answer",
     [
         "I do not know.",
@@ -165,7 +164,7 @@ def test_an_answer_that_leaves_the_question_open_is_none(answer: str) -> None:
     assert KeepAnswered()(DRAFT.but(answers=(answer,))).reason == "its passages do not answer it"
 
 
-@pytest.mark.parametrize(
+@check_each(
     "answer",
     [
         "508",

@@ -20,6 +20,7 @@ from spolia.indexing import add_texts
 from spolia.models.prompting import template
 from spolia.retrieval.graph.edges import Similar
 from spolia.retrieval.graph.node_graph import NodeGraph
+from tests.cases import check_each
 
 from . import documents
 from .documents import ANSWERS, EVOLVES, JOINS, JUDGES, LACKS, POINTS
@@ -149,7 +150,7 @@ def test_every_prompt_is_there_in_all_languages_with_the_same_places() -> None:
         assert len({one.places for one in found.values()}) == 1, name
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("question", "points"),
     [
         ("According to the text, who ruled?", True),
@@ -214,7 +215,7 @@ def test_an_unknown_type_is_refused(corpus: Corpus) -> None:
     assert {recipe(one, corpus.group(), documents.model()).type for one in TYPES} == set(TYPES)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("words", "found"),
     [
         ("Keld's mine -- the old one", None),

@@ -8,9 +8,10 @@ from spolia.evaluation.experiment.comparison import Estimates
 from spolia.evaluation.gate.gate import GateVerdict, verdicts
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.statistics.interval import Interval
+from tests.cases import check_each
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("low", "high", "p", "tolerance", "lost", "outcome"),
     [
         (-0.05, 0.02, 1.0, 0.05, 0, "not worse"),  # ends at the tolerance

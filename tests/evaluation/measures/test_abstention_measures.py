@@ -16,6 +16,7 @@ from spolia.evaluation.measures.answers.string_match import ExactMatch
 from spolia.evaluation.measures.measure import Case, measured
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Item
+from tests.cases import check_each
 from tests.evaluation.measures.fixtures import ABSTAINED, asked, ranking, refused, total
 
 RIGHT, WRONG = Case(asked("x"), Answer("x")), Case(asked("x"), Answer("y"))
@@ -23,7 +24,7 @@ LEFT, RIGHTLY_LEFT = Case(asked("x"), ABSTAINED), Case(refused(), ABSTAINED)
 TRAPPED, FAILED = Case(refused(), Answer("x")), Case(asked("x"), Failure("ValueError", "no"))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("cases", "value"),
     [
         ([RIGHTLY_LEFT], 1.0),

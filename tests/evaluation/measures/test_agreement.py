@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.judged.calibration import agreement
+from tests.cases import check_each
 
 BY_HAND = [
     # 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no: observed 35/50, expected (25·30 + 25·20) / 2500 = 1/2
@@ -24,7 +25,7 @@ BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize(("verdicts", "labels", "kappa"), BY_HAND)
+@check_each(("verdicts", "labels", "kappa"), BY_HAND)
 def test_kappa_is_what_one_works_out_by_hand(
     verdicts: list[str | int | None], labels: list[str | int], kappa: float | None
 ) -> None:

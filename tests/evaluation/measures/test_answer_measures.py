@@ -15,6 +15,7 @@ from spolia.evaluation.measures.answers.ngrams import BLEU, common_subsequence
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.types import Answer, Citation, Failure
+from tests.cases import check_each
 from tests.evaluation.measures.fixtures import ABSTAINED, asked, measure_of, ranking, refused, total
 
 BY_HAND = [
@@ -96,7 +97,7 @@ BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize(("written", "text", "answers", "value"), BY_HAND)
+@check_each(("written", "text", "answers", "value"), BY_HAND)
 def test_a_measure_is_what_one_works_out_by_hand(written: str, text: str, answers: list[str], value: float) -> None:
     assert measure_of(written).score(Answer(text), asked(*answers)) == pytest.approx(value, abs=1e-12)
 
@@ -118,7 +119,7 @@ BLEU_BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize(("pairs", "value"), BLEU_BY_HAND)
+@check_each(("pairs", "value"), BLEU_BY_HAND)
 def test_bleu_is_what_one_works_out_by_hand(pairs: list[tuple[str, list[str]]], value: float) -> None:
     cases = [Case(asked(*answers), Answer(text)) for text, answers in pairs]
     assert total(BLEU(), cases) == pytest.approx(value, abs=1e-12)
@@ -192,7 +193,7 @@ def test_the_longest_common_subsequence_is_the_one_of_the_table(one: str, other:
     assert common_subsequence(one, other) == row[-1]
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "words"),
     [
         ("Ｆｕｌｌ-width ½", ["full", "width", "1", "2"]),
@@ -232,7 +233,7 @@ def test_by_the_rule_of_squad2_abstaining_is_the_answer_to_what_has_none(written
     assert not measure_of("F1").applies(refused())
 
 
-@pytest.mark.parametrize("written", ONE_FOR_EACH)
+@check_each("written", ONE_FOR_EACH)
 def test_without_answers_in_the_gold_a_measure_does_not_apply(written: str) -> None:
     assert parse_measure(written).applies(asked("a"))
     assert not parse_measure(written).applies(asked(gold=(("p1",),)))

@@ -30,6 +30,7 @@ from spolia.models.protocols import CHAT, NEXT_TOKENS, Kind
 from spolia.run import Budget, Run
 from spolia.testing import HashingEmbedder, OpenAIServer, ServedReply
 from spolia.types import Answer, Citation, Generation, Item, Prompt, Query, Token, Value
+from tests.cases import check_each
 from tests.evaluation.measures.fixtures import ABSTAINED, asked, citing, ranking
 
 NOKIA = asked("Nokia")
@@ -40,7 +41,7 @@ def statements(verdicts: str, listed: str = "He worked for Nokia.\nHe was in Sal
     return ScriptedModel((("<statements", verdicts), ("", listed)))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("useful", "value"),
     [
         ("a", 1.0),
@@ -61,7 +62,7 @@ def test_nothing_found_has_no_context_precision_to_judge() -> None:
     assert ContextPrecision(ScriptedModel(("yes",))).score(ranking(), NOKIA) == 0.0
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("verdicts", "value"),
     [
         ("1: yes\n2: no", 0.5),
@@ -298,14 +299,14 @@ def measures(llm: ScriptedModel | Broken) -> list[JudgedMeasure]:
 CITED = citing("It was Nokia [1].", "a").but(evidence=ranking("a"))
 
 
-@pytest.mark.parametrize("error", ["ModelUnavailable", "ModelRejected"])
-@pytest.mark.parametrize("number", range(7))
+@check_each("error", ["ModelUnavailable", "ModelRejected"])
+@check_each("number", range(7))
 def test_a_judge_that_cannot_be_asked_is_counted_as_undetermined(error: str, number: int) -> None:
     found = measured(measures(Broken(error))[number], [Case(NOKIA, CITED), Case(NOKIA, CITED)])
     assert (found.value, found.n, found.undetermined) == (None, 0, 2)
 
 
-@pytest.mark.parametrize("number", range(7))
+@check_each("number", range(7))
 def test_a_mistake_in_a_judge_is_raised(number: int) -> None:
     with pytest.raises(ValueError, match="ValueError it is"):
         measured(measures(Broken("ValueError"))[number], [Case(NOKIA, CITED)])

@@ -22,13 +22,14 @@ from spolia.models.vectors import TokenVectors
 from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, Value
+from tests.cases import check_each
 from tests.evaluation.measures.fixtures import ABSTAINED, asked, citing, measure_of, ranking
 from tests.tree import classes
 
 TWO = asked(gold=(("a", "A"), ("b",)))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("cited", "precision", "recall"),
     [
         ("a b", 1.0, 1.0),
@@ -59,7 +60,7 @@ SHOWN = Ranking(Query("?"), (*LOCAL.hits[1:], Hit(Node("parent", ""), 1.0, found
 FOUND = Case(TWO, Answer("so", evidence=SHOWN), Usage(3, 1000, 50), (LOCAL, WEB, AGAIN))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("measure", "value"),
     [
         (AverageTokens(), 1050),
@@ -192,7 +193,7 @@ def test_a_summary_says_how_many_it_is_made_of() -> None:
     assert str(measured(BLEU(), [])) == "BLEU nothing of 0"
 
 
-@pytest.mark.parametrize("written", ["R@5", "nDCG@10", "MAP", "CiteR", "EM", "F1", "ROUGE-L", "AnswerHit@5"])
+@check_each("written", ["R@5", "nDCG@10", "MAP", "CiteR", "EM", "F1", "ROUGE-L", "AnswerHit@5"])
 def test_to_score_an_item_without_gold_is_refused(written: str) -> None:
     with pytest.raises(MeasureError, match=f"{written} does not apply to the item 'q'.*Ask applies"):
         measure_of(written).score(Answer("so", evidence=ranking("a")), Item("q", "?"))
@@ -230,8 +231,8 @@ OF_ANSWERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("written", OF_ANSWERS)
-@pytest.mark.parametrize("text", BADLY_ANSWERED, ids=lambda text: ascii(text[:10]))
+@check_each("written", OF_ANSWERS)
+@check_each("text", BADLY_ANSWERED)
 def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str) -> None:
     found = measured(parse_measure(written), [Case(asked("the moon pulls the sea", ""), citing(text, "a"))])
     assert found.n == 1
@@ -240,8 +241,8 @@ def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("written", OF_ANSWERS)
-@pytest.mark.parametrize("kind", LONG_TEXTS)
+@check_each("written", OF_ANSWERS)
+@check_each("kind", LONG_TEXTS)
 def test_hundreds_of_thousands_of_characters_are_measured(written: str, kind: str) -> None:
     """What takes quadratic time here would take many minutes."""
     answer = citing(LONG_TEXTS[kind], "a")

@@ -14,6 +14,7 @@ from spolia.evaluation.measures.registry import WRITTEN as TABLE
 from spolia.evaluation.measures.registry import class_of, parse_measure, parse_measures
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.testing import HashingEmbedder
+from tests.cases import check_each
 from tests.tree import classes
 
 LLM, EMBEDDER = ScriptedModel(("yes",), name="judge"), HashingEmbedder()
@@ -73,12 +74,12 @@ JUDGED = [
 ]
 
 
-@pytest.mark.parametrize("written", WRITTEN)
+@check_each("written", WRITTEN)
 def test_a_measure_prints_as_it_is_written(written: str) -> None:
     assert str(parse_measure(written)) == written
 
 
-@pytest.mark.parametrize("written", JUDGED)
+@check_each("written", JUDGED)
 def test_a_model_is_written_by_its_name_and_given_by_the_caller(written: str) -> None:
     measure = parse_measure(written, llm=LLM, embedder=EMBEDDER)
     assert str(measure) == written
@@ -96,7 +97,7 @@ def test_every_measure_can_be_written_as_it_is_called() -> None:
         assert (f"{cls.called}@k" in KNOWN) == (getattr(cls, "k", None) is not None)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("written", "says"),
     [
         ("R", "R@5"),

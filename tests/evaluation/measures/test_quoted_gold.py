@@ -16,6 +16,7 @@ from spolia.indexing.splitters.sized_splitter import SlidingWindow, TokenWindow
 from spolia.indexing.splitters.text_units import Paragraphs, RecursiveCharacters, Sentences
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Answer, Citation, Document, Hit, Item, Node, Query, Quote, Ranking, Span
+from tests.cases import check_each
 
 TEXT = (
     "The tide rises twice a day. It is the moon that pulls the sea. Salt makes the water heavy.\n\n"
@@ -77,8 +78,8 @@ def needed(nodes: Sequence[Node], quotes: Sequence[Quote]) -> list[Node]:
     return found
 
 
-@pytest.mark.parametrize("written", PERFECT_IS_ONE)
-@pytest.mark.parametrize("splitter", SPLITTERS, ids=lambda one: type(one).__name__)
+@check_each("written", PERFECT_IS_ONE)
+@check_each("splitter", SPLITTERS)
 def test_who_finds_exactly_the_gold_scores_1_whatever_it_was_cut_into(splitter: Splitter, written: str) -> None:
     for quotes in (QUOTES, QUOTES[:1], QUOTES[1:]):
         item = ITEM.but(gold=tuple((quote,) for quote in quotes))
@@ -96,7 +97,7 @@ QUOTE = Quote("d", 10, "abcd efgh")  # 10 to 19, eight letters and a blank
 ONE = Item("q", "?", gold=((QUOTE,),))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("written", "found", "score"),
     [
         ("R@1", [at(10, 19)], 1.0),
@@ -169,9 +170,9 @@ THREE = tuple(Quote("d", start, text) for start, text in ((0, "a" * 50), (50, "b
 OF_RANKS = ("MRR", "MAP", "nDCG@5", 'nDCG@5(rule="exponential")', "Rprec", "SetP", "SetF1", "P@3", "R@9", "full@9")
 
 
-@pytest.mark.parametrize("written", OF_RANKS)
-@pytest.mark.parametrize("before", [[], [at(300, 350)]])
-@pytest.mark.parametrize("grades", [(), (1.0, 3.0, 2.0)])
+@check_each("written", OF_RANKS)
+@check_each("before", [[], [at(300, 350)]])
+@check_each("grades", [(), (1.0, 3.0, 2.0)])
 def test_a_node_that_holds_two_quotes_is_worth_two_that_hold_one_each(
     written: str, before: list[Node], grades: tuple[float, ...]
 ) -> None:
@@ -214,8 +215,8 @@ def test_a_ranking_is_looked_through_once_for_all_measures(monkeypatch: pytest.M
     assert len(seen) == len(found)
 
 
-@pytest.mark.parametrize("share", ["1.5", "2"])
-@pytest.mark.parametrize("name", ["R@5", "MRR", "Rprec", "CiteP"])
+@check_each("share", ["1.5", "2"])
+@check_each("name", ["R@5", "MRR", "Rprec", "CiteP"])
 def test_a_share_that_cannot_be_is_refused(name: str, share: str) -> None:
     with pytest.raises(MeasureError, match="Write a number from 0 to 1"):
         parse_measure(f"{name}(share={share})")

@@ -14,6 +14,7 @@ from spolia.evaluation.measures.rank_measures import NDCG
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.measures.retrieval_measure import OWN, found_ids, gold_marks
 from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking
+from tests.cases import check_each
 
 ONE = Item("one", "?", gold=(("a",),))
 TWO = Item("two", "?", gold=(("a",), ("b",)))
@@ -125,7 +126,7 @@ def ranking(ids: str | list[str]) -> Ranking:
     return Ranking(Query("?"), tuple(Hit(Node(name, ""), float(-rank)) for rank, name in enumerate(names)))
 
 
-@pytest.mark.parametrize(("written", "found", "item", "value"), BY_HAND)
+@check_each(("written", "found", "item", "value"), BY_HAND)
 def test_a_measure_is_what_one_works_out_by_hand(written: str, found: str, item: Item, value: float) -> None:
     assert of(written, ranking(found), item) == pytest.approx(value, abs=1e-12)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spolia.evaluation.statistics.sample import Sample
 from spolia.evaluation.statistics.significance import benjamini_hochberg, bound, flipped_sums, holm, sign_flip
+from tests.cases import check_each
 
 
 def no_draws() -> NDArray[np.float64]:
@@ -45,7 +46,7 @@ def test_differences_of_one_size_are_counted() -> None:
     assert sign_flip(many, no_draws) == pytest.approx(8.6e-6, rel=0.02)  # 2 P(X >= 60), X of 80 coins
 
 
-@pytest.mark.parametrize("n", range(13, 31))
+@check_each("n", range(13, 31))
 def test_as_many_as_can_be_counted_are_counted(n: int) -> None:
     random = np.random.default_rng(n)
     sizes = random.integers(1, 50, n)
@@ -59,7 +60,7 @@ def test_as_many_as_can_be_counted_are_counted(n: int) -> None:
         assert sign_flip(d, no_draws) == pytest.approx(ways[off >= abs((sizes * signs).sum())].sum() / 2.0**n)
 
 
-@pytest.mark.parametrize("n", [*range(2, 45), 100, 500])
+@check_each("n", [*range(2, 45), 100, 500])
 def test_where_all_are_ahead_no_other_signs_reach_that(n: int) -> None:
     d = np.random.default_rng(n).lognormal(0, 1.5, n)
     assert sign_flip(d, lambda: flipped_sums(d[:, None], 100, 0)[:, 0]) == pytest.approx(2.0 ** (1 - n), rel=1e-3)

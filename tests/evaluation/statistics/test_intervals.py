@@ -19,6 +19,7 @@ from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.statistics.interval import NORMAL, expanded_bca, resampled_means, student, tango, wilson
 from spolia.evaluation.statistics.sample import Row, Sample, Totals, difference, interval
 from spolia.types import Answer, Item
+from tests.cases import check_each
 
 COSTS = (0.0, inf)
 SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=60)
@@ -269,8 +270,8 @@ def test_nothing_to_average_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", EXPECTED)
-@pytest.mark.parametrize("n", [30, 100])
+@check_each("kind", EXPECTED)
+@check_each("n", [30, 100])
 def test_intervals_hold_the_true_number_about_as_often_as_they_say(kind: str, n: int) -> None:
     for draw in EXPECTED[kind]:
         assert 90 <= covered(draw, n, 200, seed=3) <= 99.5, draw.__name__

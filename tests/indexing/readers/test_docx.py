@@ -13,6 +13,7 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.office.docx import DocxReader
 from spolia.indexing.readers.reader import Blob, Reading
+from tests.cases import check_each
 from tests.indexing.sample_documents import docx_of
 
 pytest.importorskip("docx")
@@ -114,7 +115,7 @@ def test_entities_that_grow_are_not_expanded() -> None:
     assert len(text) < 1000
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("data", "kind", "said"),
     [
         (b"", DocumentError, "0 bytes"),

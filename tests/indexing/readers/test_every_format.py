@@ -14,6 +14,7 @@ from spolia.indexing.readers.reader import Blob, Container, Reading, reader_of
 from spolia.indexing.readers.records import Dialect, dialect_of
 from spolia.indexing.readers.registry import by_suffix
 from spolia.types import Region
+from tests.cases import check_each
 from tests.indexing.readers.compound import msg, xls
 from tests.indexing.readers.fixtures import FIXTURES, PIXEL, changed_zip, epub, odf, xlsx, zip_of
 
@@ -66,7 +67,7 @@ TABLES = (
 )
 
 
-@pytest.mark.parametrize("name", TABLES)
+@check_each("name", TABLES)
 def test_tables_keep_their_cells_and_stand_in_the_text(name: str) -> None:
     reading = read(name)
     table = regions(reading, "table")[0]
@@ -76,7 +77,7 @@ def test_tables_keep_their_cells_and_stand_in_the_text(name: str) -> None:
     assert "Basalt is" not in stretch
 
 
-@pytest.mark.parametrize("name", sorted(set(TABLES) - {"a.tsv", "a.ods"}))
+@check_each("name", sorted(set(TABLES) - {"a.tsv", "a.ods"}))
 def test_prose_headings_and_titles(name: str) -> None:
     document = read(name).document
     assert "Basalt is" in document.text
@@ -89,14 +90,14 @@ def test_prose_headings_and_titles(name: str) -> None:
     assert list(document.regions) == sorted(document.regions, key=lambda region: region.start)
 
 
-@pytest.mark.parametrize(
+@check_each(
     "name", ["a.md", "a.rst", "a.adoc", "a.org", "a.tex", "a.html", "a.rtf", "a.docx", "a.odt", "a.epub", "a.xlsx"]
 )
 def test_the_author_is_a_field(name: str) -> None:
     assert ("author", "Ann Lee") in read(name).document.meta
 
 
-@pytest.mark.parametrize("name", ["a.md", "a.rst", "a.adoc", "a.org", "a.tex", "a.html", "a.ipynb"])
+@check_each("name", ["a.md", "a.rst", "a.adoc", "a.org", "a.tex", "a.html", "a.ipynb"])
 def test_code_is_a_region(name: str) -> None:
     reading = read(name)
     assert any("x = 1" in stretch or "print(3.0)" in stretch for stretch in stretches(reading, "code"))
@@ -222,7 +223,7 @@ def test_rtf_keeps_characters_and_counts_what_it_leaves_out() -> None:
     assert reading.dropped == (("headers and footers", 1), ("pictures", 1))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("source", "text"),
     [
         (rb"{\rtf1\ansi\ansicpg932 \'93\'fa\'96\'7b}", "日本"),
@@ -314,7 +315,7 @@ def test_a_record_is_a_row() -> None:
     assert "2 of its lines" in read("a.jsonl", b'{"a": 1}\nx\ny\n').warnings[0]
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "dialect"),
     [
         ("a,b\n1,2\n", Dialect(",")),

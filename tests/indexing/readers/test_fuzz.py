@@ -11,6 +11,7 @@ import pytest
 from spolia.errors import SpoliaError
 from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, reader_of
 from spolia.indexing.readers.registry import READERS, by_suffix
+from tests.cases import check_each
 from tests.indexing.readers.compound import msg, xls
 from tests.indexing.readers.fixtures import FIXTURES
 from tests.indexing.readers.mutations import mutations
@@ -60,7 +61,7 @@ def test_a_truncated_file_is_read_or_refused(name: str) -> None:
         attempt(name, data[:end])
 
 
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+@check_each("reader", READERS)
 def test_every_reader_takes_every_other_format(reader: FileReader) -> None:
     """A wrong suffix ends in a reading, or in an error that names the file."""
     wrong = f"wrong{reader.suffixes[0]}"

@@ -13,6 +13,7 @@ from spolia.indexing.readers.office.odf import OdfReader
 from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.office.rtf import RtfReader
 from spolia.indexing.readers.reader import Blob
+from tests.cases import check_each
 from tests.indexing.readers.fixtures import PIXEL, odf, xlsx
 from tests.indexing.sample_documents import docx_of
 
@@ -47,7 +48,7 @@ def run(text: str, properties: str = "") -> str:
     return f'<w:r><w:rPr>{properties}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("body", "text"),
     [
         (f"<w:p>{run('a')}{run('b', '<w:vanish/>')}</w:p>", "a"),
@@ -61,7 +62,6 @@ def run(text: str, properties: str = "") -> str:
         (f"<w:p><w:pPr><w:rPr><w:vanish/><w:specVanish/></w:rPr></w:pPr>{run('a')}</w:p>", "a"),
         (f"<w:p><w:pPr><w:numPr/></w:pPr>{run('a', '<w:vanish/>')}</w:p><w:p>{run('b')}</w:p>", "b"),
     ],
-    ids=["run", "always", "values", "web", "character style", "shows", "paragraph style", "inherited", "mark", "list"],
 )  # fmt: skip
 def test_hidden_text_of_a_docx_is_left_out(body: str, text: str) -> None:
     assert docx_text(body) == text
@@ -98,7 +98,7 @@ def test_notes_cells_and_pictures_in_hidden_text_of_a_docx_are_left_out() -> Non
     assert (reading.document.text, reading.images) == ("a", ())
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("source", "text"),
     [
         (rb"{\rtf1 a{\deleted b}c\deleted d\deleted0 e}", "ace"),
@@ -109,7 +109,6 @@ def test_notes_cells_and_pictures_in_hidden_text_of_a_docx_are_left_out() -> Non
         (rb"{\rtf1{\stylesheet{\*\cs1\v Ghost;}{\s1 Text;}}\pard\s1 a{\cs1 b}c\cs1 d\plain e}", "ace"),
         (rb"{\rtf1{\stylesheet{\*\cs1\v Ghost;}}a{\cs1\'93\u8364?}b}", "ab"),
     ],
-    ids=["deleted", "plain", "deleted plain", "paragraph style", "shown in it", "character style", "signs"],
 )
 def test_hidden_and_deleted_text_of_rtf_is_left_out(source: bytes, text: str) -> None:
     assert RtfReader().read(Blob("a.rtf", source)).document.text == text
@@ -172,7 +171,7 @@ def span(text: str, style: str) -> str:
     return f'<text:span text:style-name="{style}">{text}</text:span>'
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("body", "text"),
     [
         (f"<text:p>a{span('b', 'Ghost')}c{span('d', 'Heir')}{span('e', 'Loop')}{span('f', 'lost')}</text:p>", "acef"),
@@ -195,8 +194,6 @@ def span(text: str, style: str) -> str:
         ("<table:table><table:table-row><table:table-cell><text:p text:style-name='Draft'>a</text:p></table:table-cell>"
          "<table:table-cell><text:p>b</text:p></table:table-cell></table:table-row></table:table>", "| b"),
     ],
-    ids=["character style", "paragraph style", "notes", "in a note", "heading, list", "text", "always", "shown",
-         "paragraph", "no condition", "section", "condition", "shown section", "deleted", "cell"],
 )  # fmt: skip
 def test_hidden_and_deleted_text_of_an_odt_is_left_out(body: str, text: str) -> None:
     data = odf(body, styles=ODF_STYLES, common=ODF_COMMON)

@@ -15,6 +15,7 @@ from spolia.indexing.readers.reader import Blob, reader_of
 from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
+from tests.cases import check_each
 from tests.indexing.readers.compound import record, xls
 from tests.indexing.readers.fixtures import FIXTURES, PIXEL, changed_zip, odf, xlsx, zip_of
 from tests.indexing.readers.test_every_format import read
@@ -51,7 +52,7 @@ DEEP = 100_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@check_each(
     ("name", "data"),
     [
         ("a.html", b"<div>" * DEEP + b"Stone."),
@@ -83,9 +84,7 @@ def test_nesting_that_cannot_be_read_is_refused(name: str, data: bytes) -> None:
         read(name, data)
 
 
-@pytest.mark.parametrize(
-    "name", ["a.txt", "a.md", "a.rst", "a.adoc", "a.tex", "a.py", "a.csv", "a.html", "a.rtf", "a.eml"]
-)
+@check_each("name", ["a.txt", "a.md", "a.rst", "a.adoc", "a.tex", "a.py", "a.csv", "a.html", "a.rtf", "a.eml"])
 def test_a_line_of_a_megabyte_is_read(name: str) -> None:
     begin = {"a.rtf": b"{\\rtf1 ", "a.eml": b"From: a\n\n"}.get(name, b"")
     assert len(read(name, begin + b"Stone, " * 150_000).document.text) > 1_000_000
@@ -185,7 +184,7 @@ def test_a_document_of_too_many_parts_is_refused(tmp_path: Path) -> None:
 PAGE = b"<!DOCTYPE html>\n<html><body><p>Stones.</body></html>"
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("name", "data", "said"),
     [
         ("a.txt", PIXEL, "it is a PNG image"),

@@ -14,6 +14,7 @@ from spolia.indexing.readers.html import HtmlReader, Page, WebPageReader
 from spolia.indexing.readers.pdf.drawings import png_of
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.structure.regions import Regions
+from tests.cases import check_each
 
 PAGE = """<!doctype html><html><head><title>Old &amp; new
  stones</title><style>p { color: red }</style></head><body>
@@ -109,7 +110,7 @@ def test_a_page_of_navigation_only_is_read_anyway() -> None:
     assert read("<nav>Only this</nav>").document.text == "Only this"
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("data", "expected"),
     [
         ('<meta charset="windows-1252"><p>€ café'.encode("cp1252"), "€ café"),
@@ -137,9 +138,7 @@ def test_hostile_nesting_is_read_flat_and_it_is_said(html: str) -> None:
     assert "nested" in reading.warnings[0]
 
 
-@pytest.mark.parametrize(
-    "html", ["", "<", "<div " * 50_000, "&amp;" * 50_000, "<!--" * 1000, "<p" + " x=1" * 50_000 + ">a"]
-)
+@check_each("html", ["", "<", "<div " * 50_000, "&amp;" * 50_000, "<!--" * 1000, "<p" + " x=1" * 50_000 + ">a"])
 def test_broken_pages_do_not_fail(html: str) -> None:
     assert len(read(html).document.text) <= len(html)
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from spolia.indexing.readers.markup.latex import LatexReader, plain
 from spolia.indexing.readers.reader import Blob, Reading
+from tests.cases import check_each
 
 PREAMBLE = r"""\documentclass{article}
 \newcommand{\acme}{ACME Corp}
@@ -35,7 +36,7 @@ def test_the_text_is_the_source() -> None:
     assert read(body).document.text == f"{PREAMBLE}{body}\n\\end{{document}}\n"
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("written", "words"),
     [
         (r"\section{Costs of \verb|50%| and 5\% more}", "Costs of 50% and 5% more"),

@@ -9,13 +9,14 @@ import pytest
 from spolia.indexing.readers.markup.markdown import MarkdownReader
 from spolia.indexing.readers.reader import Blob
 from spolia.types import Document
+from tests.cases import check_each
 
 
 def read(text: str) -> Document:
     return MarkdownReader().read(Blob("a.md", text.encode())).document
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "expected"),
     [
         ("# One\n\ntext\n\n### Three ###\n", [(1, "One"), (3, "Three")]),
@@ -47,7 +48,7 @@ def test_the_title_is_that_of_the_front_matter_else_the_first_heading() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("piece", ["#", "# ", "`", "---\n", "[", "=\n", "a\n", "~~~\n"])
+@check_each("piece", ["#", "# ", "`", "---\n", "[", "=\n", "a\n", "~~~\n"])
 def test_hostile_repetition_takes_linear_time(piece: str) -> None:
     assert len(read(piece * (200_000 // len(piece))).text) <= 200_000
 

@@ -23,6 +23,8 @@ from tests.indexing.sample_documents import pdf_of
 pytest.importorskip("PIL")
 from PIL import Image, ImageDraw, ImageFont, PngImagePlugin
 
+from tests.cases import check_each
+
 SAID = ["Spolia are stones that builders", "take from older buildings.", "Marble was burnt for lime."]
 TESSERACT = pytest.mark.skipif(not shutil.which("tesseract"), reason="needs Tesseract: apt-get install tesseract-ocr")
 
@@ -135,7 +137,7 @@ def test_pages_with_text_need_no_tesseract(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @TESSERACT
-@pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP"])
+@check_each("format", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP"])
 def test_pictures_of_every_format_are_read(format: str) -> None:
     blob = Blob("a." + format.lower(), saved(letters(), format))
     reading = ImageReader().read(blob)
@@ -175,7 +177,7 @@ def test_a_description_in_exif_is_found() -> None:
 
 
 @TESSERACT
-@pytest.mark.parametrize("mode", ["1", "P", "RGB", "RGBA", "LA", "CMYK", "I;16"])
+@check_each("mode", ["1", "P", "RGB", "RGBA", "LA", "CMYK", "I;16"])
 def test_dots_of_every_kind_are_seen(mode: str) -> None:
     if mode == "I;16":
         image = Image.fromarray((__import__("numpy").asarray(letters()).astype("uint16")) * 257)

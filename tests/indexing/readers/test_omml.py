@@ -12,6 +12,7 @@ import pytest
 from spolia.indexing.readers.office.omml import latex
 from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.reader import Blob
+from tests.cases import check_each
 from tests.indexing.readers.test_hidden import docx_text
 
 M = "http://schemas.openxmlformats.org/officeDocument/2006/math"
@@ -29,7 +30,7 @@ def made(xml: str) -> str:
     return latex(fromstring(f'<m:oMath xmlns:m="{M}">{xml}</m:oMath>'))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("xml", "text"),
     [
         (f"<m:f>{e('1', 'num')}{e('2', 'den')}</m:f>", r"\frac{1}{2}"),

@@ -17,6 +17,7 @@ from spolia.errors import DocumentError
 from spolia.indexing.readers.pdf import reader as pdf_reader
 from spolia.indexing.readers.pdf.reader import PageImage, PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
+from tests.cases import check_each
 from tests.indexing.readers.pdf_samples import FIRST, Sheet, lines, pdf, rules, stream, text
 from tests.indexing.sample_documents import pdf_of
 
@@ -104,7 +105,7 @@ def test_every_truncation_is_read_or_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
+@check_each("seed", range(40))
 def test_mutations_are_read_or_refused(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(25):
@@ -123,7 +124,7 @@ def test_mutations_are_read_or_refused(seed: int) -> None:
         read_or_refused(bytes(data))
 
 
-@pytest.mark.parametrize(
+@check_each(
     "box", [b"[0 0 1e30 1e30]", b"[0 0 0 0]", b"[nan nan inf inf]", b"[600 800 0 0]", b"[-1e9 -1e9 1e9 1e9]", b"[]"]
 )
 def test_pages_of_absurd_size_are_read(box: bytes) -> None:

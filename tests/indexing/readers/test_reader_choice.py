@@ -15,6 +15,7 @@ from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.types import Document
+from tests.cases import check_each
 
 
 def shouted(blob: Blob) -> str:
@@ -82,7 +83,7 @@ def test_another_version_or_function_is_another_reader() -> None:
     assert versioned(FunctionReader(shouted, ("*.foo",), version=2)) == "shouted 2"
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("name", "reader"),
     [
         ("a.foo", "shouted"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.text import TextReader, decoded
+from tests.cases import check_each
 
 
 def read(data: bytes, name: str = "notes.txt") -> Reading:
@@ -29,7 +30,7 @@ def test_line_ends_are_kept() -> None:
     assert read(b"One.\r\nTwo.\rThree.\n").document.text == "One.\r\nTwo.\rThree.\n"
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le"])
+@check_each("encoding", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-be", "utf-32-le"])
 def test_utf16_and_utf32_are_read_with_and_without_a_mark(encoding: str) -> None:
     text = "Spolia are stones – taken from older buildings."
     reading = read(text.encode(encoding))
@@ -60,7 +61,7 @@ def test_mixed_bytes_are_read_each_in_its_encoding_and_it_is_said() -> None:
     assert "Bytes that are not UTF-8: 1 (byte" in reading.warnings[0]
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("data", "said"),
     [
         (b"%PDF-1.7\nrest", "it is a PDF"),
@@ -101,7 +102,7 @@ def test_any_bytes_are_a_text_that_can_be_stored_or_an_error(data: bytes) -> Non
     assert text.encode().decode() == text
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("encodings", "text"),
     [
         ("cp1251 koi8-r cp866 iso8859-5", "Привет, это русский текст о камнях."),

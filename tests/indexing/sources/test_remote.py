@@ -20,6 +20,7 @@ from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.sync import sync
 from spolia.stores.backends.publication import Draft
 from spolia.stores.corpus import Corpus
+from tests.cases import check_each
 from tests.indexing.sources.program_reader import PROGRAM, LetteredReader
 
 
@@ -215,7 +216,7 @@ def test_access_and_metadata_apply_by_uri(memory: Any, corpus: Corpus) -> None:
     assert len(texts(corpus)) == 2
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("url", "options"),
     [
         ("http://example.org/docs", ()), ("https://example.org/docs", ()), ("zip://::https://example.org/a.zip", ()),

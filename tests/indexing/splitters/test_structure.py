@@ -26,6 +26,7 @@ from spolia.indexing.splitters.text_units import (
 from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Node, Span
+from tests.cases import check_each
 from tests.indexing.splitters.splitter_cases import Letters, cut, part_of
 
 
@@ -63,7 +64,7 @@ def test_a_document_without_pages_is_one_page_and_a_long_page_is_cut_between_par
     assert texts(Pages(size=4), part_of("One is.\n\nTwo is.\n\nThree is.")) == ["One is.\n\nTwo is.", "Three is."]
 
 
-@pytest.mark.parametrize("gap", ["\n\n", "\r\n\r\n", "\n \t\n\n", "\r\r", "\f", "\u2029"])
+@check_each("gap", ["\n\n", "\r\n\r\n", "\n \t\n\n", "\r\r", "\f", "\u2029"])
 def test_paragraphs_end_at_blank_lines(gap: str) -> None:
     assert texts(Paragraphs(), part_of(f"One\ntwo.{gap}Three.")) == ["One\ntwo.", "Three."]
 
@@ -261,7 +262,7 @@ def test_scalars_share_a_piece_and_all_of_them_are_there() -> None:
     assert [int(number) for piece in found for number in piece.text.split(",") if number.strip()] == numbers
 
 
-@pytest.mark.parametrize("text", ['{"a": [1, 2', '[{"a": 1}, {"b"', '}{"a": 1}', "no json at all", '"only"', "17"])
+@check_each("text", ['{"a": [1, 2', '[{"a": 1}, {"b"', '}{"a": 1}', "no json at all", '"only"', "17"])
 def test_broken_json_is_cut_by_what_brackets_it_has(text: str) -> None:
     found = "".join(texts(JSONRows(), part_of(text)))
     assert all(letter in found for letter in text if letter.isalnum())
@@ -348,7 +349,7 @@ def test_the_first_pattern_that_matches_counts() -> None:
     assert len(splitter(part_of(text, ""))) == 1
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("make", "said"),
     [
         (lambda: ByPattern((("*", Pages()), ("*.md", Pages()))), "never reaches the pattern '\\*.md'.*'\\*' last"),

@@ -11,6 +11,7 @@ from spolia.indexing.splitters.sized_splitter import READ_AT_ONCE, TokenWindow
 from spolia.models.onnx import weights
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.definition import Part
+from tests.cases import check_each
 from tests.indexing.splitters.splitter_cases import Threes, cut, left_out, part_of
 from tests.indexing.test_splitter import EMOJI, KOREAN, SCRIPTS
 
@@ -48,8 +49,8 @@ def test_an_empty_text_has_no_windows() -> None:
     assert cut(TokenWindow(), part_of("")) == ()
 
 
-@pytest.mark.parametrize("text", [*SCRIPTS, KOREAN * 30 + EMOJI * 30])
-@pytest.mark.parametrize("tokenizer", [None, Threes()])
+@check_each("text", [*SCRIPTS, KOREAN * 30 + EMOJI * 30])
+@check_each("tokenizer", [None, Threes()])
 def test_the_text_is_put_together_again_from_the_offsets(text: str, tokenizer: Threes | None) -> None:
     part = part_of(text * 20)
     assert left_out(part.node.text, cut(TokenWindow(10, 3, tokenizer), part)) == ""

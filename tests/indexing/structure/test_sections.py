@@ -21,6 +21,7 @@ from spolia.stores.definition import Part, Splitter, whole
 from spolia.stores.groups.nodes import cut
 from spolia.testing import HashingEmbedder
 from spolia.types import Document
+from tests.cases import check_each
 
 MARKDOWN = b"Before.\n\n# Rome\n\nStone.\n\n## Roads\n\nLong.\n\n### Via Appia\n\nOld.\n\n# Oslo\n\nWood.\n"
 
@@ -96,7 +97,7 @@ def test_plain_text_is_cut_at_numbers_that_go_on_counting() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "found"),
     [
         ("Chapter I\n\nx\n\nCHAPTER II. The sea\n\ny", ["Chapter I", "CHAPTER II. The sea"]),

@@ -40,6 +40,7 @@ from spolia.run import Budget, Run
 from spolia.stores.definition import Part, Piece, Pieces
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Failure, Generation, Prompt, Usage
+from tests.cases import check_each
 from tests.indexing.transforms.fixtures import cut, shown, whole
 
 TEXT = "The tide is caused by the pull of the moon. Ships wait for it in Rostock."
@@ -444,7 +445,7 @@ def test_a_step_that_is_no_transform_makes_no_headers() -> None:
 # ---------------------------------------------------------------------------------------------- readers of replies
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("parser", "reply", "expected"),
     [
         (Phrases(), "Schlüsselwörter: Flut, Mond; 潮汐、月亮", ("Flut", "Mond", "潮汐", "月亮")),

@@ -19,6 +19,7 @@ from spolia.indexing.transforms.rule_entities import (
     entities,
     normal,
 )
+from tests.cases import check_each
 from tests.indexing.transforms.fixtures import cut, whole
 
 GERMAN = (
@@ -31,7 +32,7 @@ def found(text: str, *kinds: str) -> list[str]:
     return [piece.text for piece in RuleEntities(kinds or ALL)(whole(text))]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("text", "expected"),
     [
         ("He met Ada Lovelace in Paris.", ["Ada Lovelace", "Paris"]),

@@ -25,6 +25,7 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.run import Run
 from spolia.stores.definition import Definition, Part, Piece, Pieces, refuse_unstorable
 from spolia.types import Node
+from tests.cases import check_each
 from tests.indexing.transforms.fixtures import cut, shown, whole
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def test_built_in_functions_are_functions_of_text() -> None:
 # ---------------------------------------------------------------------------------------------- what they return
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("value", "expected"),
     [
         (None, []),
@@ -181,7 +182,7 @@ def test_metadata_may_have_several_values_and_search_another_text() -> None:
     assert piece == Piece("x", None, "z", "y", (("tag", "a"), ("tag", "b"), ("n", 0)))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("value", "expected"),
     [
         ({"a", "b"}, r"a set, which has no order. Return sorted\(...\)"),

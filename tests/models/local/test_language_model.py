@@ -22,6 +22,7 @@ from spolia.models.protocols import (
 from spolia.run import Budget, Run
 from spolia.testing import check_language_model
 from spolia.types import Message, Prompt
+from tests.cases import check_each
 from tests.models.local import tiny
 
 pytestmark = [
@@ -175,8 +176,8 @@ class Letters:
         return bytes(ids).decode("utf-8", "replace")
 
 
-@pytest.mark.parametrize("stop", [(), ("STOP",), ("",), ("달!",), ("zz", "\n")])
-@pytest.mark.parametrize("text", ["plain", "달이 \U0001f600 STO", "aSTOPb", "달! x", "ST\nOP", ""])
+@check_each("stop", [(), ("STOP",), ("",), ("달!",), ("zz", "\n")])
+@check_each("text", ["plain", "달이 \U0001f600 STO", "aSTOPb", "달! x", "ST\nOP", ""])
 def test_pieces_are_whole_characters_and_together_the_text(text: str, stop: tuple[str, ...]) -> None:
     pieces, told = ReplyPieces(Letters(), stop), ""
     for byte in text.encode():

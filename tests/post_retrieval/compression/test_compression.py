@@ -32,6 +32,7 @@ from spolia.post_retrieval.summary import Refine, TreeSummarise
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Hit, Node, Prompt, Query, Ranking, Span, Token, Value
+from tests.cases import check_each
 from tests.degradation import degraded
 from tests.post_retrieval.compression.scorer import Scorer
 from tests.post_retrieval.selection.test_selection import Angles
@@ -131,8 +132,8 @@ def test_half_of_the_tokens_stay_those_that_surprise() -> None:
     assert short.hits[0].score == 9.0
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.29, 0.5, 0.75, 1.0])
-@pytest.mark.parametrize("segment", [7, 30, 1000])
+@check_each("rate", [0.1, 0.29, 0.5, 0.75, 1.0])
+@check_each("segment", [7, 30, 1000])
 def test_what_is_left_is_a_subsequence_within_the_budget(rate: float, segment: int) -> None:
     words = [f"w{at}" for at in range(100)]
     model = Scorer(nats=tuple((word, float(at * 37 % 101)) for at, word in enumerate(words)))
@@ -172,7 +173,7 @@ def test_the_score_is_the_mean_log_probability_of_the_question() -> None:
     assert hit.score == pytest.approx(-(3.0 + 12 * 1.0) / 13)
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("lengths", "target", "spread", "kept"),
     [
         ([100, 100], 100, 0.0, [50, 50]),
@@ -283,7 +284,7 @@ def test_refining_takes_a_call_for_each(count: int) -> None:
     assert calls(Refine(ScriptedModel(("Notes.",))), found(*(f"Text {at}." for at in range(count)))) == count
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("count", "width", "levels"), [(0, 2, []), (1, 2, []), (2, 2, [1]), (5, 2, [2, 1, 1]), (9, 3, [3, 1]), (7, 9, [1])]
 )
 def test_merging_takes_the_logarithm_of_levels(count: int, width: int, levels: list[int]) -> None:
@@ -336,8 +337,8 @@ def test_a_server_that_promised_them_and_states_none(make: Callable[..., Operato
         make(CompletionModel("any", server.url))(found("a b"))
 
 
-@pytest.mark.parametrize("make", SCORING)
-@pytest.mark.parametrize("text", ["x", "五。六。七。", "a\u200db 👩‍👩‍👧 ไทย", "no " * 2_000, "\n\n a \n"])
+@check_each("make", SCORING)
+@check_each("text", ["x", "五。六。七。", "a\u200db 👩‍👩‍👧 ไทย", "no " * 2_000, "\n\n a \n"])
 def test_any_text_is_compressed(make: Callable[..., Operator[Ranking, Ranking]], text: str) -> None:
     short = make(Scorer())(found(text))
     assert is_subsequence("".join(texts(short)).split(), text.split()) or "".join(texts(short)) in text
@@ -387,8 +388,8 @@ def test_words_that_a_blank_stood_between_stay_apart() -> None:
     assert is_subsequence("".join(texts(LLMLingua(model, 0.8)(found("a\nb c\nd")))), "a\nb c\nd")
 
 
-@pytest.mark.parametrize("logprob", [-math.inf, math.nan])
-@pytest.mark.parametrize("make", SCORING)
+@check_each("logprob", [-math.inf, math.nan])
+@check_each("make", SCORING)
 def test_tokens_that_are_impossible_or_have_no_probability_leave_some(
     make: Callable[..., Operator[Ranking, Ranking]], logprob: float
 ) -> None:
@@ -408,7 +409,7 @@ def test_a_text_that_a_model_cannot_hold_is_an_error() -> None:
     assert texts(LLMLingua(Scorer(window=1_100), segment=100)(found("word " * 2_000)))
 
 
-@pytest.mark.parametrize(
+@check_each(
     "wrong",
     [
         lambda: SelectiveContext(Scorer(), 1.0),

@@ -21,6 +21,7 @@ from spolia.post_retrieval.rerankers import Critique
 from spolia.post_retrieval.selection import Percentile, SimilarityPercentile, SimilarityThreshold, Threshold
 from spolia.run import Budget, Run
 from spolia.types import Hit, Node, Query, Ranking, Value
+from tests.cases import check_each
 from tests.degradation import degraded
 
 NAN, INF = math.nan, math.inf
@@ -62,7 +63,7 @@ def places(found: Ranking) -> list[int]:
     return [int(hit.node.id[1:]) for hit in found.hits]
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("scores", "bound", "kept"),
     [
         ((3.0, 2.0, 1.0), 2.0, [0, 1]),
@@ -82,7 +83,7 @@ def test_a_threshold_keeps_what_reaches_it_and_never_nothing(
     assert places(Threshold(bound)(scored(*scores))) == kept
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("count", "share", "kept"), [(10, 0.6, 6), (10, 0.29, 2), (100, 0.29, 29), (3, 0.1, 1), (1, 1.0, 1), (0, 0.5, 0)]
 )
 def test_a_percentile_counts_the_hits_of_each_ranking_anew(count: int, share: float, kept: int) -> None:
@@ -118,7 +119,7 @@ def dated(*times: str | int | None) -> Ranking:
     return Ranking(Query("?"), tuple(Hit(node, 1.0) for node in nodes))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("times", "since", "kept"),
     [
         (("2023-12-31", "2024-01-01", "2024"), "2024", [1, 2]),
@@ -192,7 +193,7 @@ def test_nobody_is_asked_about_nothing() -> None:
     assert Critique(ScriptedModel(()))(FOUND.but(hits=())).hits == ()
 
 
-@pytest.mark.parametrize(
+@check_each(
     "wrong",
     [
         lambda: Threshold(NAN),

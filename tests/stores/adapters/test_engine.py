@@ -17,6 +17,7 @@ from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.adapters.opensearch import OpenSearch
 from spolia.stores.adapters.qdrant import Qdrant
+from tests.cases import check_each
 
 SERVED: tuple[type[Served[Any]], ...] = (Chroma, Milvus, OpenSearch, Qdrant)
 ENGINES: tuple[type[Engine[Any]], ...] = (*SERVED, LanceDB)
@@ -30,8 +31,8 @@ def test_a_place_of_files_holds_no_secret(uri: str) -> None:
     assert LanceDB(uri="s3://bucket/a").uri == "s3://bucket/a"
 
 
-@pytest.mark.parametrize("engine", SERVED)
-@pytest.mark.parametrize("url", ["http://ann:pass@db:1", "http://db?token=pass", "db:6333", "ftp://db", "http://db:0"])
+@check_each("engine", SERVED)
+@check_each("url", ["http://ann:pass@db:1", "http://db?token=pass", "db:6333", "ftp://db", "http://db:0"])
 def test_an_address_is_an_address_and_nothing_more(engine: type[Served[Any]], url: str) -> None:
     with pytest.raises(StoreError, match=r"^url ") as refused:
         engine(url)

@@ -20,6 +20,7 @@ from spolia.databases.database import QueryLimits, statement_worker
 from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph, Relation, described, read_graph
 from spolia.errors import StatementError, StoreError
 from spolia.worker_process import _idle_alone
+from tests.cases import check_each
 
 
 def person(id: str, name: str, born: int | None = None) -> Entity:
@@ -67,7 +68,7 @@ def graph(tmp_path: Path) -> GraphFile:
     return GraphFile(str(tmp_path / "people.json"))
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("statement", "expected"),
     [
         ("MATCH (p:Person) RETURN p.name AS name ORDER BY name DESC", (("Cai",), ("Bo",), ("Ann",))),
@@ -133,7 +134,7 @@ def test_what_is_in_the_graph_is_found(statement: str, expected: tuple[Any, ...]
     assert rows(statement) == expected
 
 
-@pytest.mark.parametrize(
+@check_each(
     ("statement", "expected"),
     [
         ("MATCH (p:Person) RETURN false = p.born IS NULL AS x ORDER BY p.name", ((True,), (True,), (False,))),
@@ -222,7 +223,7 @@ def test_a_graph_is_made_in_linear_time() -> None:
     assert calls <= 10 * len(ids)
 
 
-@pytest.mark.parametrize(
+@check_each(
     "statement",
     [
         "CREATE (p:Person) RETURN p",
@@ -272,7 +273,6 @@ def test_a_graph_is_made_in_linear_time() -> None:
         "x" * 20_000,
         "找人",
     ],
-    ids=lambda text: text[:40],
 )
 def test_what_writes_calls_or_is_none_is_refused(statement: str) -> None:
     with pytest.raises(StatementError):

@@ -11,6 +11,7 @@ from spolia.core.codec import decode, encode
 from spolia.databases.database import QueryableDatabase, QueryLimits
 from spolia.databases.neo4j_database import Neo4jDatabase, refuse_other_than_reading
 from spolia.errors import MissingExtra, StatementError, StoreError, StoreUnavailable
+from tests.cases import check_each
 
 from .bolt import BoltServer
 
@@ -18,7 +19,7 @@ NODE = (0x4E, [1, ["Person"], {"name": "Ann", "born": 1968}, "4:a:1"])
 needs_driver = pytest.mark.skipif(find_spec("neo4j") is None, reason="the extra neo4j is not installed")
 
 
-@pytest.mark.parametrize(
+@check_each(
     "statement",
     [
         "CREATE (n)", "MATCH (n) SET n.a = 1", "MATCH (n) DETACH DELETE n", "MATCH (n) /* x */ REMOVE n.a",
