@@ -44,8 +44,12 @@ FIRST_S, WORDS, EACH_S, FAULTY = 0.2, 24, 0.2, 5
 STREAMS, STARTS_PER_S, TURNS = 400, 40, 3
 LONG, EARLY = 10_000, 1_000
 REQUESTS, ROUNDS, LEAVERS = 500, 7, 20
-PAGES, ASKED = Path(__file__).resolve().parents[1] / "docs" / "how-to", 300
+PAGES = Path(__file__).resolve().parents[1] / "docs" / "how-to"
+ASKED, TURNS_OF_ANSWERS, WARM_TURNS = 50, 42, 6
+"""Short turns: what else the machine does then costs the server and the flow alike."""
 TICKS = os.sysconf("SC_CLK_TCK")
+WRITTEN_S = 0.1
+"""Seconds until what a turn left to write has been written, by journal and audit log."""
 WRAPPER = """from hayhooks import BasePipelineWrapper
 
 
@@ -137,22 +141,27 @@ def answering(folder: Path) -> Any:
     return BM25(corpus.group()) >> Extract()
 
 
-def flow_alone(folder: Path, turn: int) -> None:
-    """The same questions as those of a server, in this process: CPU-ms of each, bare and as a server records them."""
+def flow_alone(folder: Path) -> None:
+    """Ask the questions of each turn that a line names: CPU-ms of one, bare and as a server records it."""
     flow, runs = answering(folder), Runs(folder / "answers alone.db", entries=HELD)
-    queries = [Query(question(number)) for number in range(turn * ASKED, (turn + 1) * ASKED)]
     flow(Query("What is first?"))
-    took = dict[str, float]()
-    for name in ("bare", "recorded"):
+    print(json.dumps({}), flush=True)
+    for line in sys.stdin:
+        queries = [Query(body["question"]) for body in turn_of_questions(int(line))]
         began = time.process_time()
         for query in queries:
-            if name == "bare":
+            flow(query)
+        bare = time.process_time() - began
+        for query in queries:
+            with Run(journal=runs.journal, cache=runs.cache) as run, run.lane():
                 flow(query)
-            else:
-                with Run(journal=runs.journal, cache=runs.cache) as run, run.lane():
-                    flow(query)
-        took[name] = (time.process_time() - began) / ASKED * 1e3
-    print(json.dumps(took), flush=True)
+        time.sleep(WRITTEN_S)
+        recorded = time.process_time() - began - bare
+        print(json.dumps({"bare": bare / ASKED * 1e3, "recorded": recorded / ASKED * 1e3}), flush=True)
+
+
+def turn_of_questions(turn: int) -> list[dict[str, str]]:
+    return [{"question": question(number)} for number in range(turn * ASKED, (turn + 1) * ASKED)]
 
 
 @cache
@@ -189,19 +198,32 @@ def without_server(url: str, folder: Path, first: int) -> None:
 
 
 @contextmanager
-def started(*command: object) -> Iterator[tuple[int, dict[str, str]]]:
-    """A process and the first line that it prints."""
-    with subprocess.Popen([sys.executable, __file__, *map(str, command)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+def process_of(*command: object) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, __file__, *map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
-            yield process.pid, json.loads(process.stdout.readline())
+            yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def started(*command: object) -> Iterator[tuple[int, dict[str, str]]]:
+    """A process and the first line that it prints."""
+    with process_of(*command) as process:
+        assert process.stdout is not None
+        yield process.pid, json.loads(process.stdout.readline())
 
 
 def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of the threads that a process has: of short turns, clock ticks would tell little."""
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in Path(f"/proc/{pid}/task").iterdir())
 
 
 def megabytes(pid: int, name: str) -> float:
@@ -255,22 +277,25 @@ def requests(folder: Path, peers: Path | None) -> dict[str, float]:
 
 
 def answers(folder: Path) -> dict[str, float]:
-    """CPU-ms of an answer over HTTP and of its flow alone, in turn; the median of the rounds."""
-    found: dict[str, list[float]] = {"served": [], "bare": [], "recorded": []}
+    """CPU-ms of an answer over HTTP and of its flow alone, in turn; the median of the turns."""
+    costs: dict[str, list[float]] = {"served": [], "bare": [], "recorded": []}
     answering(folder)
-    with started("--serve", "answers", "", folder) as (pid, at):
+    with started("--serve", "answers", "", folder) as (pid, at), process_of("--flow-alone", folder) as alone:
+        assert alone.stdin is not None
+        assert alone.stdout is not None
+        alone.stdout.readline()
         until_ready(at["url"])
-        for turn in range(ROUNDS):
-            bodies = [{"question": question(number)} for number in range(turn * ASKED, (turn + 1) * ASKED)]
-            before = cpu_s(pid)
-            asked(at["url"], "/v1/answer", bodies, at["token"])
-            took = (cpu_s(pid) - before) / ASKED * 1e3
-            with started("--flow-alone", folder, turn) as (_, alone):
-                if turn:  # the first round warms up
-                    found["served"].append(took)
-                    for name, cost in alone.items():
-                        found[name].append(float(cost))
-    return {name: median(each) for name, each in found.items()}
+        for turn in range(TURNS_OF_ANSWERS):
+            before = cpu_ns(pid)
+            asked(at["url"], "/v1/answer", turn_of_questions(turn), at["token"])
+            time.sleep(WRITTEN_S)
+            served = (cpu_ns(pid) - before) / ASKED / 1e6
+            print(turn, file=alone.stdin, flush=True)
+            flow = json.loads(alone.stdout.readline())
+            if turn >= WARM_TURNS:
+                for name, cost in (flow | {"served": served}).items():
+                    costs[name].append(float(cost))
+    return {name: median(each) for name, each in costs.items()}
 
 
 @contextmanager
@@ -379,14 +404,14 @@ def main() -> None:
     parser.add_argument("--model", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--without-server", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--flow-alone", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--flow-alone", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.model:
         asyncio.run(model())
     elif options.serve:
         serving(options.serve[0], options.serve[1], Path(options.serve[2]))
     elif options.flow_alone:
-        flow_alone(Path(options.flow_alone[0]), int(options.flow_alone[1]))
+        flow_alone(options.flow_alone)
     elif options.without_server:
         url, folder, first = options.without_server
         without_server(url, Path(folder), int(first))

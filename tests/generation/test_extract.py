@@ -31,6 +31,7 @@ from spolia.generation.extract import (
 )
 from spolia.generation.sentence_vectors import SentenceVectors
 from spolia.journal import Runs
+from spolia.journal.cache import Cache
 from spolia.models.protocols import Kind
 from spolia.run import Run
 from spolia.stores.lexical.analysis import Analyzer
@@ -390,6 +391,14 @@ def test_vectors_that_depend_on_who_asks_are_not_taken_for_another_asker(tmp_pat
     assert [one for (one,) in calls] == [
         *("What is salt?", "Salt is dug in mines.", "What is a mine?", "What is dug?", "Salt is dug in mines.")
     ]
+
+
+@pytest.mark.parametrize("embedder", [None, Letters()])
+def test_only_what_an_embedder_judged_is_kept(embedder: Letters | None) -> None:
+    with Run(cache=Cache()) as run:
+        for _ in range(2):
+            Extract(embedder)(found("What causes the tide?", node("The moon causes the tide.")))
+    assert run.counts()["Extract"] == (1 if embedder else 2)
 
 
 def test_a_quoted_image_is_inert_and_its_citation_exact() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from queue import Queue
+from threading import Event, get_ident
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,6 +33,7 @@ from spolia.server.app import application
 from spolia.server.audit import AuditLog, rows_of, verified
 from spolia.server.error_replies import refusal
 from spolia.server.keys import ApiKeys
+from spolia.server.request_threads import RequestThreads
 from spolia.server.service import ServedFlow, Service
 from tests.cases import check_each
 from tests.server.conftest import SLOTS, Served, until
@@ -153,6 +157,46 @@ def test_a_client_that_does_not_read_loses_its_connection(monkeypatch: pytest.Mo
 
     assert asyncio.run(sent()) < size
     assert counted == [1]
+
+
+def test_a_thread_that_is_free_works_next_and_a_second_one_starts_only_beside_it() -> None:
+    threads, idents, told, ends = RequestThreads(), Queue[int](), Queue[int](), Event()
+
+    def work(waits: bool) -> Callable[[], None]:
+        idents.put(get_ident())
+        if waits:
+            ends.wait()
+        return lambda: told.put(get_ident())
+
+    for _ in range(3):
+        threads.submit(partial(work, False))
+        told.get()
+    assert len({idents.get() for _ in range(3)}) == 1
+    threads.submit(partial(work, True))
+    threads.submit(partial(work, True))
+    assert len({idents.get() for _ in range(2)}) == 2
+    ends.set()
+
+
+def test_the_head_and_the_body_of_a_reply_are_sent_together() -> None:
+    sent: list[bytes] = []
+
+    class Transport:
+        write = staticmethod(sent.append)
+        close = staticmethod(lambda: sent.append(b"closed"))
+
+    async def write() -> None:
+        joined = process.JoinedWrites(Transport(), asyncio.get_running_loop())
+        joined.write(b"head ")
+        joined.write(b"body")
+        assert sent == []
+        await asyncio.sleep(0)
+        joined.write(bytes(process.MOST_JOINED_BYTES + 1))
+        joined.write(b"last")
+        joined.close()
+
+    asyncio.run(write())
+    assert sent == [b"head body", bytes(process.MOST_JOINED_BYTES + 1), b"last", b"closed"]
 
 
 async def replied(scope: Scope, receive: Receive, send: Send) -> None:

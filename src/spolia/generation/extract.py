@@ -452,8 +452,12 @@ class Extract(Operator[Ranking, Answer]):
     abstention: str = "No passage was found that answers this."
     live_markdown: bool = False
 
-    version: ClassVar[int] = 5
-    cached: ClassVar[bool] = True
+    version: ClassVar[int] = 6
+
+    @property
+    def cached(self) -> bool:  # type: ignore[override]
+        # Without an embedder, keeping a result costs half of computing it again.
+        return self.embedder is not None
 
     def __post_init__(self) -> None:
         refuse_counts(self, "words", "passages")

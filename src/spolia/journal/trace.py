@@ -122,6 +122,7 @@ class Journal:
         self.database, self.buffer, self.values, self.redact = database, buffer, values, redact
         self.max_value_bytes, self.max_bytes = max_value_bytes, max_bytes
         self._rows: deque[tuple[tuple[Any, ...], Detail | None]] = deque()
+        self._askers: deque[tuple[str, frozenset[str]]] = deque()
         self._taking = threading.Lock()
         self._memory: KnownHashes | None = None
         self._dropped = 0
@@ -135,12 +136,13 @@ class Journal:
 
     def end_run(self) -> None:
         """A run has ended: its spans are written soon, together with those of other short runs."""
-        if self._rows:
+        if self._rows or self._askers:
             self.database.soon(self.hand_over)
 
     def hand_over(self) -> None:
         """Hand the collected spans to the writer."""
         with self._taking:  # steps append meanwhile; what is here now is taken
+            self._hand_over_askers()  # before the spans, which others may not see
             rows = [self._rows.popleft() for _ in range(len(self._rows))]
         redact = self.redaction()
         for start in range(0, len(rows), AT_ONCE):
@@ -156,17 +158,24 @@ class Journal:
 
     def asked_by(self, run: str, principals: frozenset[str]) -> None:
         """Keep for whom a run is asked, so that it is not shown to others."""
+        self._askers.append((run, principals))
+
+    def _hand_over_askers(self) -> None:
+        if askers := [self._askers.popleft() for _ in range(len(self._askers))]:
+            self._make_tables()
+            self.database.write(PUT_RUN, lambda: [(run, json.dumps(sorted(names))) for run, names in askers], 0)
+
+    def _make_tables(self) -> None:
+        """Make the tables of values, which older files lack."""
         for statement in statements(VALUES):
             self.database.write(statement, lambda: [()], 0)
-        self.database.write(PUT_RUN, lambda: [(run, json.dumps(sorted(principals)))], 0)
 
     def _keep(self, spans: list[tuple[tuple[Any, ...], Detail]], redact: Redaction | None) -> None:
         """Hand over the details of spans."""
         memory = self._memory
         if memory is None or self.database.dropped != self._dropped:  # what was thought to be written may not be
             self._memory, self._dropped = (memory := KnownHashes()), self.database.dropped
-            for statement in statements(VALUES):
-                self.database.write(statement, lambda: [()], 0)
+            self._make_tables()
         batch = DetailRows(spans, memory, redact, self.max_value_bytes)
         self.database.write(PUT_VALUE, batch.values, 0)
         self.database.write(PUT_DETAIL, lambda: batch.details, 0)

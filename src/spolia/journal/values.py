@@ -8,7 +8,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii as quoted
 from time import time
@@ -76,12 +76,18 @@ def secrets() -> Redaction | None:
     'Sent with [EXAMPLE_API_KEY].'
     >>> del os.environ["EXAMPLE_API_KEY"]
     """
-    found = {value: name for name, value in os.environ.items() if is_secret(value) and SECRET.search(name.upper())}
+    names = filter(_names_secret, os.environ)  # to decode only their values takes a tenth of the time
+    found = {value: name for name in names if is_secret(value := os.environ.get(name, ""))}
     if not found:
         return None
     found |= {quoted(value)[1:-1]: name for value, name in found.items()}
     pattern = re.compile("|".join(re.escape(value) for value in sorted(found, key=len, reverse=True)))
     return lambda text: pattern.sub(lambda one: f"[{found[one[0]]}]", text)
+
+
+@lru_cache(1024)
+def _names_secret(variable: str) -> bool:
+    return SECRET.search(variable.upper()) is not None
 
 
 def hiding(redactor: Redactor) -> Redaction:

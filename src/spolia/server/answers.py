@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Literal, NotRequired, Protocol
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -24,6 +23,7 @@ from spolia.journal.trace import ForwardingJournal, Journal, step_name
 from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.error_replies import error_object, refusal, told
+from spolia.server.json_reply import JsonReply
 from spolia.server.keys import KeyHolder
 from spolia.server.replies import alias_reply, passages, search_reply
 from spolia.server.reply_schemas import AliasReply, AnswerReply, SearchReply, StageReply, TypedDict
@@ -212,7 +212,7 @@ def add_answer_routes(app: FastAPI, service: Service) -> None:
             return EventStream(service, holder, flow, query, lambda run: AnswerEvents(service, flow, query), cache)
         with service.run(holder, cache=cache) as run:
             work = partial(answered, service, run, flow, asked)
-            return JSONResponse(await service.called(run, work, request.receive))
+            return JsonReply(await service.called(run, work, request.receive))
 
     @app.post("/v1/search", response_model=SearchReply)
     async def search(request: Request, asked: SearchRequest) -> Response:
@@ -222,12 +222,12 @@ def add_answer_routes(app: FastAPI, service: Service) -> None:
         stages = Stages(service.request_journal()) if asked.stages else None
         with service.run(request.scope["holder"], stages) as run:
             reply = await service.called(run, partial(searched, service, run, flow, asked), request.receive)
-        return JSONResponse(reply if stages is None else reply | {"stages": stages.found})
+        return JsonReply(reply if stages is None else reply | {"stages": stages.found})
 
     @app.get("/v1/flows", response_model=FlowList)
     async def flows() -> Response:
         """The flows that are served."""
-        return JSONResponse({"flows": [_described(one) for one in service.served.values()]})
+        return JsonReply({"flows": [_described(one) for one in service.served.values()]})
 
 
 def _described(flow: ServedFlow) -> FlowReply:

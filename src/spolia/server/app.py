@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
@@ -21,11 +21,12 @@ from spolia.server.audit import AuditLog
 from spolia.server.chat import add_chat_routes
 from spolia.server.document_routes import add_document_routes
 from spolia.server.error_replies import error_response
+from spolia.server.json_reply import JsonReply
 from spolia.server.keys import ApiKeys
 from spolia.server.mcp_tools import mcp_application, mcp_server
 from spolia.server.model_routes import add_model_routes
 from spolia.server.reply_schemas import ErrorReply
-from spolia.server.request_checks import OPEN, JsonRoute, RequestChecks, RequestMetrics
+from spolia.server.request_checks import OPEN, FixedPaths, JsonRoute, RequestChecks, RequestMetrics
 from spolia.server.run_routes import add_run_routes
 from spolia.server.service import JobCounts, Service
 from spolia.services.documents import Documents, publishing
@@ -93,14 +94,6 @@ def application(
         redoc_url=None, responses={"4XX": {"model": ErrorReply}}, servers=[{"url": root_path}] if root_path else None,
     )  # fmt: skip
     app.prefix = root_path.rstrip("/")
-    checked = RequestChecks(app.router, keys=keys, hosts=hosts, ledger=service.ledger)
-    app.entry = RequestMetrics(checked, metrics=service.metrics, audit=audit)
-    if origins:
-        app.entry = CORSMiddleware(
-            app.entry, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=["Retry-After"]
-        )
-    if service.telemetry is not None:
-        app.entry = service.telemetry.within(app.entry)
     app.router.route_class = JsonRoute
     add_answer_routes(app, service)
     add_chat_routes(app, service)
@@ -120,7 +113,7 @@ def application(
     @app.get("/live", response_model=dict[str, bool])
     async def live() -> Response:
         """Whether the process answers."""
-        return JSONResponse({"live": True})
+        return JsonReply({"live": True})
 
     @app.get("/ready", response_model=dict[str, bool])
     async def ready() -> Response:
@@ -133,7 +126,7 @@ def application(
         except Exception as error:  # a driver may raise anything; what it says is for the log alone
             logging.getLogger(__name__).warning("The store cannot be asked: %s", error)
             return error_response(503, f"The store cannot be asked: {type(error).__name__}.", "not_ready")
-        return JSONResponse({"ready": True})
+        return JsonReply({"ready": True})
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -141,4 +134,12 @@ def application(
         found = await run_in_threadpool(generate_latest, service.metrics.registry)
         return Response(found, media_type=CONTENT_TYPE_LATEST)
 
+    checked = RequestChecks(FixedPaths(app.router), keys=keys, hosts=hosts, ledger=service.ledger)
+    app.entry = RequestMetrics(checked, metrics=service.metrics, audit=audit)
+    if origins:
+        app.entry = CORSMiddleware(
+            app.entry, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=["Retry-After"]
+        )
+    if service.telemetry is not None:
+        app.entry = service.telemetry.within(app.entry)
     return app

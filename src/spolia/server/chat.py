@@ -12,13 +12,14 @@ import time
 from typing import Any, Literal, NotRequired, cast
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from spolia.errors import UnsupportedParameter
 from spolia.run import Run
 from spolia.run.lane import Lane
 from spolia.server.answers import EventStream, event
+from spolia.server.json_reply import JsonReply
 from spolia.server.replies import alias_reply
 from spolia.server.reply_schemas import AliasReply, AnswerReply, TypedDict
 from spolia.server.service import ServedFlow, Service
@@ -194,12 +195,12 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models", response_model=ModelList)
     async def models() -> Response:
         """The flows that are served."""
-        return JSONResponse({"object": "list", "data": [model(one) for one in service.served.values()]})
+        return JsonReply({"object": "list", "data": [model(one) for one in service.served.values()]})
 
     @app.get("/v1/models/{name}", response_model=ModelReply)
     async def one_model(name: str) -> Response:
         """One flow."""
-        return JSONResponse(model(service.flow(name)))
+        return JsonReply(model(service.flow(name)))
 
     @app.post("/v1/chat/completions", response_model=ChatReply)
     async def chat(request: Request, asked: ChatRequest) -> Response:
@@ -216,7 +217,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
                 with run.lane() as lane:
                     return completed(service, run, lane, flow, asked, flow.answer(query))
 
-            return JSONResponse(await service.called(run, work, request.receive))
+            return JsonReply(await service.called(run, work, request.receive))
 
 
 def footnotes(answer: Answer) -> str:

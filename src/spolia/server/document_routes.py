@@ -10,11 +10,12 @@ from tempfile import SpooledTemporaryFile
 from typing import Annotated, Any, BinaryIO, cast
 
 from fastapi import FastAPI, Form, Header, Query, Request, UploadFile
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from spolia.errors import NotAllowed, NotFound, QueryError
+from spolia.server.json_reply import JsonReply
 from spolia.server.keys import KeyHolder
 from spolia.server.reply_schemas import SpanReply, TypedDict
 from spolia.services.callbacks import task_data
@@ -191,7 +192,7 @@ class DocumentList(TypedDict):
 
 def add_document_routes(app: FastAPI, documents: Documents) -> None:
     async def accepted(work: Callable[[], int]) -> Response:
-        return JSONResponse(await run_in_threadpool(lambda: task_reply(documents, work())), 202)
+        return JsonReply(await run_in_threadpool(lambda: task_reply(documents, work())), 202)
 
     @app.post("/v1/documents", response_model=TaskList, status_code=202)
     async def add_many(
@@ -226,12 +227,12 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             ]
             return _tasks(documents, documents.add_all(uploads, by=by))
 
-        return JSONResponse(await run_in_threadpool(work), 202)
+        return JsonReply(await run_in_threadpool(work), 202)
 
     @app.get("/v1/documents", response_model=DocumentList)
     async def listed(request: Request, after: str = "", limit: PageLimit = 100) -> Response:
         """Documents sent to this server that the key's user may read, and those of the key that wait or have failed."""
-        return JSONResponse(await run_in_threadpool(listing, documents, request.scope["holder"], after, limit))
+        return JsonReply(await run_in_threadpool(listing, documents, request.scope["holder"], after, limit))
 
     @app.put("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def add(
@@ -260,7 +261,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             how: dict[str, Any] = {"by": writer_of(request.scope["holder"]), "key": key, "callback": callback}
             return _tasks(documents, documents.reparse(asked.names, asked.how, **how))
 
-        return JSONResponse(await run_in_threadpool(work), 202)
+        return JsonReply(await run_in_threadpool(work), 202)
 
     @app.post("/v1/documents/transfer", response_model=TaskList, status_code=202)
     async def transfer(request: Request, asked: TransferRequest, key: Key = "", callback: Callback = "") -> Response:
@@ -271,12 +272,12 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             how: dict[str, Any] = {"by": writer_of(request.scope["holder"]), "key": key, "callback": callback}
             return _tasks(documents, documents.transfer(asked.names, asked.to, asked.how, **how))
 
-        return JSONResponse(await run_in_threadpool(work), 202)
+        return JsonReply(await run_in_threadpool(work), 202)
 
     @app.get("/v1/bases", response_model=BaseList)
     async def bases(request: Request) -> Response:
         """Knowledge bases that the key's user may add to, or has documents to read in."""
-        return JSONResponse({"bases": await run_in_threadpool(base_list, documents, request.scope["holder"])})
+        return JsonReply({"bases": await run_in_threadpool(base_list, documents, request.scope["holder"])})
 
     @app.put("/v1/bases/{base}", response_model=BaseReply)
     async def put_base(request: Request, base: str, asked: BaseRequest) -> Response:
@@ -290,7 +291,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             documents.put_base(KnowledgeBase(base, asked.description, by.owner, readers), by=by)
             return next(one for one in base_list(documents, holder) if one["name"] == base)
 
-        return JSONResponse(await run_in_threadpool(work))
+        return JsonReply(await run_in_threadpool(work))
 
     @app.delete("/v1/bases/{base}", response_model=TaskList, status_code=202)
     async def delete_base(request: Request, base: str, callback: Callback = "") -> Response:
@@ -300,7 +301,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             by = writer_of(request.scope["holder"])
             return _tasks(documents, documents.delete_base(base, by=by, callback=callback))
 
-        return JSONResponse(await run_in_threadpool(work), 202)
+        return JsonReply(await run_in_threadpool(work), 202)
 
     @app.patch("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def patch(
@@ -333,7 +334,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             found = documents.nodes(name, group, who, page=page, after=after, limit=limit)
             return {"nodes": [_node(one) for one in found]}
 
-        return JSONResponse(await run_in_threadpool(work))
+        return JsonReply(await run_in_threadpool(work))
 
     @app.get("/v1/documents/{name:path}/original", response_class=Response)
     async def original(request: Request, name: str) -> Response:
@@ -351,7 +352,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
     @app.get("/v1/documents/{name:path}", response_model=DocumentStatusReply)
     async def status(request: Request, name: str) -> Response:
         """A document with its state in each node group."""
-        return JSONResponse(await run_in_threadpool(status_reply, documents, request.scope["holder"], name))
+        return JsonReply(await run_in_threadpool(status_reply, documents, request.scope["holder"], name))
 
     @app.delete("/v1/documents/{name:path}", response_model=TaskReply, status_code=202)
     async def delete(request: Request, name: str, key: Key = "", callback: Callback = "") -> Response:
@@ -369,7 +370,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             owner = request.scope["holder"].name
             return task_list(documents, documents.queue.jobs(state or "", owner, limit=limit, before=before))
 
-        return JSONResponse(await run_in_threadpool(work))
+        return JsonReply(await run_in_threadpool(work))
 
     @app.get("/v1/tasks/{task}", response_model=TaskReply)
     async def one_task(request: Request, task: int) -> Response:
@@ -379,7 +380,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             own_task(documents, request.scope["holder"], task)
             return task_reply(documents, task)
 
-        return JSONResponse(await run_in_threadpool(work))
+        return JsonReply(await run_in_threadpool(work))
 
     @app.post("/v1/tasks/{task}/cancel", response_model=TaskReply)
     async def cancel(request: Request, task: int) -> Response:
@@ -390,7 +391,7 @@ def add_document_routes(app: FastAPI, documents: Documents) -> None:
             documents.cancel(task)
             return task_reply(documents, task)
 
-        return JSONResponse(await run_in_threadpool(work))
+        return JsonReply(await run_in_threadpool(work))
 
 
 def listing(documents: Documents, holder: KeyHolder, after: str = "", limit: int = 100) -> DocumentList:

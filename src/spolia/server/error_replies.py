@@ -10,11 +10,12 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Scope
 
 from spolia import errors
 from spolia.errors import SpoliaError, StoreError, StoreUnavailable
+from spolia.server.json_reply import JsonReply
 from spolia.server.service import ClientLeft
 from spolia.stores.backends.sqlite.connection import is_full
 from spolia.stores.files import lacks_files
@@ -63,7 +64,7 @@ def error_response(
     given = dict(headers or {})
     if status in (429, 503):
         given["Retry-After"] = str(max(1, math.ceil(after_s)))
-    return JSONResponse(error_object(status, message, code, param), status, given)
+    return JsonReply(error_object(status, message, code, param), status, given)
 
 
 def cause_of(error: Exception) -> Exception:

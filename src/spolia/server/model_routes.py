@@ -6,12 +6,13 @@ from base64 import b64encode
 from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from spolia.errors import QueryError, UnknownFlow
 from spolia.models.protocols import AnyModel, Embedder, Kind, Scorer, embedded
 from spolia.run import Run
+from spolia.server.json_reply import JsonReply
 from spolia.server.reply_schemas import TypedDict
 from spolia.server.service import Service
 
@@ -114,14 +115,14 @@ def add_model_routes(app: FastAPI, service: Service) -> None:
         if asked.dimensions not in (None, embedder.dimension):
             raise QueryError(f"{embedder.name} gives {embedder.dimension} numbers. Leave out `dimensions`.")
         with service.run(request.scope["holder"]) as run:
-            return JSONResponse(await service.called(run, lambda: _embedded(run, embedder, asked), request.receive))
+            return JsonReply(await service.called(run, lambda: _embedded(run, embedder, asked), request.receive))
 
     @app.post("/v1/rerank", response_model=RerankReply)
     async def rerank(request: Request, asked: RerankRequest) -> Response:
         """Order documents by the reranker of the server."""
         scorer = named(service.scorer, asked.model, "reranker")
         with service.run(request.scope["holder"]) as run:
-            return JSONResponse(await service.called(run, lambda: _reranked(run, scorer, asked), request.receive))
+            return JsonReply(await service.called(run, lambda: _reranked(run, scorer, asked), request.receive))
 
 
 def _embedded(run: Run, embedder: Embedder, asked: EmbeddingsRequest) -> EmbeddingsReply:

@@ -32,6 +32,41 @@ READ_S = 30.0
 """Seconds for a client to take what is ready for it, about 50 kB, before its connection is closed."""
 
 
+MOST_JOINED_BYTES = 1 << 16
+
+
+class JoinedWrites:
+    """A transport that sends together what is written in one turn of the event loop: the head and the body of a reply
+    cost one system call and one packet."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+        self._bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._send)
+        self._parts.append(data)
+        self._bytes += len(data)
+        if self._bytes > MOST_JOINED_BYTES:  # a sender that never waits for the loop would fill the memory
+            self._send()
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self._bytes = 0
+        if data:
+            self._transport.write(data)
+
+
 class TimedConnection(HttpToolsProtocol):
     """Closes where the headers of a request do not come in time, or have no end, and where the client stops reading:
     uvicorn itself waits forever. `unread` is called for each client that stops reading."""
@@ -39,13 +74,14 @@ class TimedConnection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
     _head_bytes = _size = 0
+    _is_in_head = False
 
     def __init__(self, *given: Any, unread: Callable[[], None] = lambda: None, **named: Any) -> None:
         super().__init__(*given, **named)
         self._unread = unread
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -73,8 +109,7 @@ class TimedConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._size = 0
-        if self._timer is None:
-            self._expect()
+        self._is_in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._size += len(name) + len(value)
@@ -83,6 +118,7 @@ class TimedConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        self._is_in_head = False
         self._expect_nothing()
         super().on_headers_complete()
 
@@ -91,6 +127,8 @@ class TimedConnection(HttpToolsProtocol):
         super().data_received(data)
         if self._timer is not None and self._head_bytes > MOST_HEAD_BYTES:
             self.send_400_response("The headers are too long.")
+        elif self._is_in_head and self._timer is None:  # most headers come in one piece and need no timer
+            self._expect()
 
     def _expect(self) -> None:
         self._head_bytes = 0

@@ -53,6 +53,6 @@ def _degraded(lane: Lane, flow: Operator[Any, Any]) -> dict[str, Degraded]:
 
 
 def _boxes(corpus: Corpus, run: Run, citation: Citation) -> tuple[Box, ...]:
-    if citation.span is None:
-        return ()
+    if citation.span is None or citation.span.pages is None:
+        return ()  # without pages there are no boxes: ask the store nothing
     return corpus.snapshot().boxes(citation.document, citation.span, run.principals)

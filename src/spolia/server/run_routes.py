@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from spolia.errors import UnknownRun
 from spolia.evaluation.creation.feedback import Feedback
 from spolia.journal.trace import Journal, TraceSpan
+from spolia.server.json_reply import JsonReply
 from spolia.server.keys import KeyHolder
 from spolia.server.reply_schemas import TypedDict
 from spolia.server.service import Service
@@ -92,7 +93,7 @@ def add_run_routes(app: FastAPI, service: Service) -> None:
             return [{"run": run, "started": began, "questions": lanes} for run, began, lanes in found]
 
         with service.run(holder) as run:
-            return JSONResponse({"runs": await service.called(run, work, request.receive)})
+            return JsonReply({"runs": await service.called(run, work, request.receive)})
 
     @app.get("/v1/runs/{name}", response_model=RunReply)
     async def one_run(request: Request, name: str) -> Response:
@@ -105,7 +106,7 @@ def add_run_routes(app: FastAPI, service: Service) -> None:
             return {"run": name, "steps": [_step(one, is_hidden) for one in spans], "hidden": is_hidden}
 
         with service.run(holder) as run:
-            return JSONResponse(await service.called(run, work, request.receive))
+            return JsonReply(await service.called(run, work, request.receive))
 
     @app.post("/v1/feedback", response_model=FeedbackReply)
     async def feedback(request: Request, said: FeedbackRequest) -> Response:
@@ -119,7 +120,7 @@ def add_run_routes(app: FastAPI, service: Service) -> None:
             return {"run": said.run, "thumb": said.thumb}
 
         with service.run(holder) as run:
-            return JSONResponse(await service.called(run, work, request.receive))
+            return JsonReply(await service.called(run, work, request.receive))
 
 
 def _spans(journal: Journal | None, holder: KeyHolder, run: str) -> list[TraceSpan]:

@@ -38,6 +38,7 @@ from spolia.run.lane import Lane
 from spolia.server.keys import KeyHolder, UsageLedger
 from spolia.server.replies import answer_reply
 from spolia.server.reply_schemas import AnswerReply
+from spolia.server.request_threads import RequestThreads
 from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
 from spolia.services.jobs import CALLBACK, JobQueue, JobState
 from spolia.services.traffic import TrafficLog, answers, served_answer
@@ -269,7 +270,7 @@ class Service:
         self.metrics.active.set_function(lambda: self._active)
         self._active = 0
         self._pulse: Pulse | None = None
-        self._pool = ThreadPoolExecutor(max_concurrent, thread_name_prefix="spolia-request")
+        self._request_threads = RequestThreads()  # `run` bounds their number
 
     def flow(self, name: str) -> ServedFlow:
         """The flow of this name; for none that of `production`, else the first one.
@@ -344,7 +345,7 @@ class Service:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         with self.stopped_when_left(run, receive):
-            self._pool.submit(_settle, work, future, loop)  # half the cost of `run_in_executor`
+            self._request_threads.submit(partial(_settle, work, future, loop))  # half the cost of `run_in_executor`
             try:
                 return await future
             except Cancelled as error:
@@ -357,7 +358,13 @@ class Service:
         frame = current_context.get()
         assert isinstance(frame, Frame)
         self._pulse = self._pulse or Pulse(asyncio.get_running_loop())
-        return lots(frame, lambda inner: inner.step(flow.answer, query), copy_context(), self._pool.submit, self._pulse)
+        return lots(
+            frame,
+            lambda inner: inner.step(flow.answer, query),
+            copy_context(),
+            self._request_threads.submit,
+            self._pulse,
+        )
 
     @contextmanager
     def stopped_when_left(self, run: Run, receive: Receive) -> Iterator[None]:
@@ -458,8 +465,8 @@ def _warm(flow: ServedFlow) -> None:
         replaced(flow.answer, silent)(Query("warm-up"))
 
 
-def _settle(work: Callable[[], T], future: asyncio.Future[T], loop: asyncio.AbstractEventLoop) -> None:
-    """Do the work, and wake who awaits the future."""
+def _settle(work: Callable[[], T], future: asyncio.Future[T], loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+    """Do the work; return what gives the result to the future in its loop."""
     settle: Callable[[], None]
     try:
         settle = partial(future.set_result, work())
@@ -470,8 +477,11 @@ def _settle(work: Callable[[], T], future: asyncio.Future[T], loop: asyncio.Abst
         if not future.cancelled():
             settle()
 
-    with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(arrive)
+    def tell() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(arrive)
+
+    return tell
 
 
 async def _left(receive: Receive) -> None:

@@ -115,8 +115,8 @@ class TrafficLog:
 
 
 def _row(one: ServedAnswer, redact: Callable[[str], str]) -> list[Any]:
-    row = {name: getattr(one, name) for name in COLUMNS}
-    return list((row | {"question": redact(one.question), "found": json.dumps(one.found)}).values())
+    row = vars(one) | {"question": redact(one.question), "found": json.dumps(one.found)}
+    return [row[name] for name in COLUMNS]
 
 
 def answers(journal: Journal, since: float = 0.0) -> list[ServedAnswer]:

@@ -1,0 +1,13 @@
+"""A reply in JSON."""
+
+from typing import Any
+
+from pydantic_core import to_json
+from starlette.responses import JSONResponse
+
+
+class JsonReply(JSONResponse):
+    """Plain data in JSON, which pydantic writes in a third of the time of `json`."""
+
+    def render(self, content: Any) -> bytes:
+        return to_json(content, inf_nan_mode="null")
