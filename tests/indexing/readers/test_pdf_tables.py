@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from contextlib import closing
+from ctypes import cast
 from itertools import zip_longest
 
 import pytest
 
+pytest.importorskip("pypdfium2")
+from pypdfium2 import PdfDocument, raw
+
+from spolia.indexing.readers.pdf import geometry
+from spolia.indexing.readers.pdf.geometry import PageObjects
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Region
 from tests.indexing.readers.pdf_samples import FIRST, Sheet, lines, pdf, rules, stream, text
 
-pytest.importorskip("pypdfium2")
 ROWS = (("Stone", "Weight", "Price"), ("Marble", "2.7", "90"), ("Tuff", "1.4", "12"))
 
 
@@ -51,6 +57,26 @@ def test_a_table_between_rules_keeps_its_cells() -> None:
     assert table.rows == ROWS
     assert table.box is not None
     assert (table.box.page, 60 < table.box.left < 70, 100 < table.box.top < 110) == (1, True, True)
+
+
+def test_points_in_memory_are_those_that_pdfium_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = stream(b"/Type /XObject /Subtype /Form /BBox [0 0 600 800]", b"60 90 200 15 re f 60 70 m 360 70 l S")
+    shapes = b"q 2 0 0 .5 10 20 cm 10 10 m 90 10 l 95 10 99 15 99 20 c 99 60 l h S 5 5 m 50 5 l 70 70 m 70 90 l h B Q "
+    page = grid(60, 700) + cells(60, 700) + shapes + b"100 300 1 50 re f /R Do"
+    sheet = Sheet(page, resources=b"/XObject << /R %d 0 R >>" % FIRST)
+    with closing(PdfDocument(pdf([sheet], objects=[form]))) as file, closing(file[0]) as opened:
+        page_paths = PageObjects.of_page(opened).of_kind(raw.FPDF_PAGEOBJ_PATH, 100)
+        (form_address,) = PageObjects.of_page(opened).of_kind(raw.FPDF_PAGEOBJ_FORM, 100)
+        form_paths = PageObjects.of_form(form_address, 100).of_kind(raw.FPDF_PAGEOBJ_PATH, 100)
+        paths = page_paths + form_paths
+        counts = [raw.FPDFPath_CountSegments(cast(path, raw.FPDF_PAGEOBJECT)) for path in paths]
+        stored, called = (points(paths, counts) for points in (geometry.stored_points, geometry.called_points))
+    assert geometry.points_are_stored()
+    assert sum(counts) > 30
+    assert all((stored[name] == called[name]).all() for name in ("place", "kind", "closes"))
+    document = read(sheet).document
+    monkeypatch.setattr(geometry, "points_are_stored", lambda: False)
+    assert read(sheet).document == document
 
 
 def test_its_caption_stands_with_it() -> None:

@@ -11,7 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from pypdfium2 import PdfBitmap, PdfMatrix, raw
 
-from spolia.indexing.readers.pdf.geometry import FARTHEST, Area, VisiblePage, form_objects, matrices, objects, strokes
+from spolia.indexing.readers.pdf.geometry import (
+    FARTHEST,
+    Area,
+    PageObjects,
+    VisiblePage,
+    begins,
+    matrices,
+    steps,
+    strokes,
+)
 from spolia.indexing.readers.unit_failures import Attempt
 
 _COLOURS = {1: 0, 3: 2, 4: 6}  # channels to PNG's colour type
@@ -140,15 +149,18 @@ class DrawnForm(NamedTuple):
 def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
     """Rules and pictures of a page."""
     drawn_forms, room = list[DrawnForm](), _MOST_OBJECTS
-    for form in _drawn_forms(objects(page), PdfMatrix(), _DEEPEST):
+    for form in _drawn_forms(PageObjects.of_page(page), PdfMatrix(), _DEEPEST):
         drawn_forms.append(DrawnForm(form.paths[:room], form.images[: max(0, room - len(form.paths))], form.matrix))
         room -= len(form.paths) + len(form.images)
         if room < 0:
             break
+    paths = [path for form in drawn_forms for path in form.paths]
     images = [(_bounds(image, form.matrix, sheet), image) for form in drawn_forms for image in form.images]
-    matrices = np.repeat([form.matrix.get() for form in drawn_forms], [len(form.paths) for form in drawn_forms], 0)
-    drawn, cut = strokes([path for form in drawn_forms for path in form.paths], matrices, _MOST_POINTS, _MOST_OF_PATH)
-    across, down = _rules(sheet.ends(drawn), [area for area, _ in images])
+    if not paths and not images:  # as on half of all pages
+        return Drawn(passed_over=room < 0)
+    outer = np.repeat([form.matrix.get() for form in drawn_forms], [len(form.paths) for form in drawn_forms], 0)
+    x, y, cut = strokes(paths, outer, _MOST_POINTS, _MOST_OF_PATH)
+    across, down = _rules(*sheet.points(x, y), [area for area, _ in images])
     pictures = [
         (area, cast(image, raw.FPDF_PAGEOBJECT))
         for area, image in images
@@ -157,14 +169,12 @@ def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
     return Drawn(across, down, pictures, passed_over=cut or room < 0)
 
 
-def _drawn_forms(parts: list[tuple[int, int]], matrix: PdfMatrix, depth: int) -> Iterator[DrawnForm]:
-    paths, images, forms = (
-        [handle for handle, kind in parts[: _MOST_OBJECTS * 5] if kind == wanted]
-        for wanted in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM)
-    )
+def _drawn_forms(objects: PageObjects, matrix: PdfMatrix, depth: int) -> Iterator[DrawnForm]:
+    kinds = (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM)
+    paths, images, forms = (objects.of_kind(kind, 5 * _MOST_OBJECTS) for kind in kinds)
     yield DrawnForm(paths, images, matrix)
     for form, inner in zip(forms, matrices(forms).tolist(), strict=True) if depth else ():
-        yield from _drawn_forms(form_objects(form, _MOST_OBJECTS), PdfMatrix(*inner).multiply(matrix), depth - 1)
+        yield from _drawn_forms(PageObjects.of_form(form, _MOST_OBJECTS), PdfMatrix(*inner).multiply(matrix), depth - 1)
 
 
 def _bounds(image: int, matrix: PdfMatrix, sheet: VisiblePage) -> Area:
@@ -174,19 +184,22 @@ def _bounds(image: int, matrix: PdfMatrix, sheet: VisiblePage) -> Area:
     return sheet.area(*matrix.on_point(left.value, bottom.value), *matrix.on_point(right.value, top.value))
 
 
-def _rules(strokes: Any, images: list[Area]) -> tuple[Any, Any]:
-    """The rules across and down. A thin rectangle gives one for each long side. `images`: their areas; some writers
-    make rules as images of one row of dots."""
-    thin = [_middle(area) for area in images if min(area.width, area.height) <= _THICKEST]
-    x, y = np.concatenate([strokes, np.array(thin).reshape(-1, 4)]).reshape(-1, 2, 2).transpose(2, 0, 1)
-    width, height = abs(x[:, 0] - x[:, 1]), abs(y[:, 0] - y[:, 1])
-    flat = (height <= _STRAIGHT) & (width >= _SHORTEST)
-    steep = (width <= _STRAIGHT) & (height >= _SHORTEST)
-    return _rules_along(y[flat], x[flat]), _rules_along(x[steep], y[steep])
+def _rules(x: Any, y: Any, images: list[Area]) -> tuple[Any, Any]:
+    """The rules across and down. A thin rectangle gives one for each long side. `x`, `y`: where strokes begin and end,
+    2 × n. `images`: their areas; some writers make rules as images of one row of dots."""
+    if thin := [_middle(area) for area in images if min(area.width, area.height) <= _THICKEST]:
+        ends = np.array(thin).T
+        x, y = np.hstack([x, ends[0::2]]), np.hstack([y, ends[1::2]])
+    width, height = abs(x[0] - x[1]), abs(y[0] - y[1])
+    flat = ((height <= _STRAIGHT) & (width >= _SHORTEST)).nonzero()[0]
+    steep = ((width <= _STRAIGHT) & (height >= _SHORTEST)).nonzero()[0]
+    return _rules_along(y[:, flat], x[:, flat]), _rules_along(x[:, steep], y[:, steep])
 
 
-def _rules_along(at: Any, along: Any) -> Any:
-    return np.column_stack([(at[:, 0] + at[:, 1]) / 2, along.min(1), along.max(1)])
+def _rules_along(places: Any, along: Any) -> Any:
+    if not places.size:
+        return NO_RULES
+    return np.array([(places[0] + places[1]) / 2, np.minimum(*along), np.maximum(*along)]).T
 
 
 def _middle(area: Area) -> tuple[float, float, float, float]:
@@ -203,11 +216,12 @@ def merged(rules: Any) -> Any:
     """
     if len(rules) < 2:
         return rules
-    rules = rules[np.argsort(rules[:, 0], kind="stable")]
-    line = np.cumsum(np.diff(rules[:, 0], prepend=rules[0, 0]) > _THICKEST)  # but for the thickness of a stroke
-    order = np.lexsort((rules[:, 1], line))
-    first = rules[np.searchsorted(line, line), 0]
-    _, start, end = rules[order].T
+    places, start, end = rules[np.argsort(rules[:, 0], kind="stable")].T
+    line = np.zeros(len(places), np.intp)
+    np.cumsum(steps(places) > _THICKEST, out=line[1:])  # but for the thickness of a stroke
+    order = np.lexsort((start, line))
+    first = places[np.searchsorted(line, line)]
+    start, end = start[order], end[order]
     reach = np.maximum.accumulate(end + 4 * FARTHEST * line) - 4 * FARTHEST * line  # none reaches another line
-    begins = np.append(True, (np.diff(line) > 0) | (start[1:] > reach[:-1] + _NEARLY)).nonzero()[0]
-    return np.column_stack([first[begins], start[begins], np.maximum.reduceat(end, begins)])
+    firsts = begins((line[1:] > line[:-1]) | (start[1:] > reach[:-1] + _NEARLY)).nonzero()[0]
+    return np.array([first[firsts], start[firsts], np.maximum.reduceat(end, firsts)]).T

@@ -1,10 +1,23 @@
 """Rectangles on a page as it is shown, and batched calls to PDFium for them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from ctypes import PYFUNCTYPE, addressof, c_double, c_int, c_uint, c_ulong, c_void_p, cast, create_string_buffer
+from ctypes import (
+    PYFUNCTYPE,
+    byref,
+    c_double,
+    c_float,
+    c_int,
+    c_uint,
+    c_ulong,
+    c_void_p,
+    cast,
+    create_string_buffer,
+    sizeof,
+    string_at,
+)
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain, repeat
+from functools import cache, partial
+from itertools import chain, repeat, tee
 from math import isfinite
 from typing import Any, NamedTuple, Self
 
@@ -97,14 +110,10 @@ class VisiblePage:
 
     def shown(self, sides: Any) -> Any:
         """Many rectangles as arrays: n × 4, left, bottom, right, top; back left, top, right, bottom as shown."""
-        sides = np.asarray(sides, dtype=float)
-        x, y = self.points(sides[:, 0::2].T, sides[:, 1::2].T)
-        return np.array([np.minimum(*x), np.minimum(*y), np.maximum(*x), np.maximum(*y)]).T
-
-    def ends(self, strokes: Any) -> Any:
-        """Many strokes: n × 4, from point to point."""
-        x, y = self.points(strokes[:, 0::2].T, strokes[:, 1::2].T)
-        return np.array([x[0], y[0], x[1], y[1]]).T
+        places = _sane_places(np.asarray(sides, dtype=float).T)
+        (x, other_x), (y, other_y) = self._turned(places[0::2], places[1::2])
+        shown = np.minimum(x, other_x), np.minimum(y, other_y), np.maximum(x, other_x), np.maximum(y, other_y)
+        return np.array(shown).T
 
     def points(self, x: Any, y: Any) -> tuple[Any, Any]:
         """Arrays of the file's coordinates as they are shown."""
@@ -134,160 +143,219 @@ def _sane_places(places: Any) -> Any:
     return np.where(places == places, places, 0.0)  # some are no number
 
 
+def steps(values: Any) -> Any:
+    """Return how much each value differs from the one before it. `np.diff` takes five times as long for the few values
+    of a page (benchmarks/pdf.py)."""
+    return values[1:] - values[:-1]
+
+
+def begins(changes: Any) -> Any:
+    """Mark the first of each run of values. `changes`: whether each value but the first differs from the one before."""
+    return np.concatenate([_TRUE, changes])
+
+
+_TRUE = np.ones(1, bool)
+
+
+def middle_value(values: Any) -> Any:
+    """Return the median of some numbers. `np.median` takes ten times as long for the few values of a page
+    (benchmarks/pdf.py)."""
+    rising = np.sort(values)
+    return (rising[(len(rising) - 1) // 2] + rising[len(rising) // 2]) / 2
+
+
 def _plain(function: Any, result: Any, *arguments: Any) -> Any:
-    """A function of PDFium that takes addresses as numbers. No other thread runs meanwhile: a call takes less time."""
+    """Return a function of PDFium that keeps other threads waiting, so that a call takes less time. ctypes converts
+    arguments of declared types at every call: `arguments` are declared only for addresses that are numbers
+    (benchmarks/pdf.py)."""
     return PYFUNCTYPE(result, *arguments)(cast(function, c_void_p).value or 0)
 
 
-_count = _plain(raw.FPDFText_CountRects, c_int, c_void_p, c_int, c_int)
-_rectangle = _plain(raw.FPDFText_GetRect, c_int, c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_void_p)
-_box = _plain(raw.FPDFText_GetLooseCharBox, c_int, c_void_p, c_int, c_void_p)
-_size = _plain(raw.FPDFText_GetFontSize, c_double, c_void_p, c_int)
-_font = _plain(raw.FPDFText_GetFontInfo, c_ulong, c_void_p, c_int, c_void_p, c_ulong, c_void_p)
-_code = _plain(raw.FPDFText_GetUnicode, c_uint, c_void_p, c_int)
-_object = _plain(raw.FPDFPage_GetObject, c_void_p, c_void_p, c_int)
+_count = _plain(raw.FPDFText_CountRects, c_int)
+_rectangle = _plain(raw.FPDFText_GetRect, c_int)
+_box = _plain(raw.FPDFText_GetLooseCharBox, c_int)
+_size = _plain(raw.FPDFText_GetFontSize, c_double)
+_font = _plain(raw.FPDFText_GetFontInfo, c_ulong)
+_code = _plain(raw.FPDFText_GetUnicode, c_uint)
+_object = _plain(raw.FPDFPage_GetObject, c_void_p)
 _kind = _plain(raw.FPDFPageObj_GetType, c_int, c_void_p)
 _form_count = _plain(raw.FPDFFormObj_CountObjects, c_int, c_void_p)
 _form_object = _plain(raw.FPDFFormObj_GetObject, c_void_p, c_void_p, c_ulong)
 _segment_count = _plain(raw.FPDFPath_CountSegments, c_int, c_void_p)
-_segment = _plain(raw.FPDFPath_GetPathSegment, c_void_p, c_void_p, c_int)
+_segment = _plain(raw.FPDFPath_GetPathSegment, c_void_p, c_void_p)
 _segment_kind = _plain(raw.FPDFPathSegment_GetType, c_int, c_void_p)
-_segment_point = _plain(raw.FPDFPathSegment_GetPoint, c_int, c_void_p, c_void_p, c_void_p)
+_segment_point = _plain(raw.FPDFPathSegment_GetPoint, c_int, c_void_p)
 _closes = _plain(raw.FPDFPathSegment_GetClose, c_int, c_void_p)
-_mode = _plain(raw.FPDFPath_GetDrawMode, c_int, c_void_p, c_void_p, c_void_p)
-_get_matrix = _plain(raw.FPDFPageObj_GetMatrix, c_int, c_void_p, c_void_p)
-_note = _plain(raw.FPDFPage_GetAnnot, c_void_p, c_void_p, c_int)
+_get_matrix = _plain(raw.FPDFPageObj_GetMatrix, c_int, c_void_p)
+_note = _plain(raw.FPDFPage_GetAnnot, c_void_p)
 _note_kind = _plain(raw.FPDFAnnot_GetSubtype, c_int, c_void_p)
 _close_note = _plain(raw.FPDFPage_CloseAnnot, None, c_void_p)
-_FONT_NAME = 200
+_FONT_NAME = c_ulong(200)
 
 
-def address(of: Any) -> int:
-    """Where something of pypdfium2 lies."""
-    found: int = cast(of.raw, c_void_p).value or 0
-    return found
+def _fields(row: Any) -> Iterator[Any]:
+    """Repeat references to the fields of an array, for calls that write each."""
+    return (repeat(byref(row, at * sizeof(row._type_))) for at in range(len(row)))
 
 
 def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, Any, Any]:
     """Where stretches of a page stand, which may be of several fonts. `spans`: the first character of each, and how
     many. Returns for each its left, bottom, right and top side in the coordinates of the file, n × 4; which of them
     stand nowhere, n; and the sides of the pieces that they are made of, in their order."""
-    handle = address(text_page)
-    sides = np.empty((sum(count for _, count in spans), 4))
-    to, step = sides.ctypes.data, sides.itemsize * 4  # its strides are 0 if it is empty
-    counts = np.zeros(len(spans), dtype=np.intp)
-    for place, (start, characters) in enumerate(spans):
-        count = _count(handle, start, characters)
-        if count > 0:
-            counts[place] = count = min(count, characters)
-            for each in range(count):
-                _rectangle(handle, each, to, to + 8, to + 16, to + 24)
-                to += step
+    starts, lengths = zip(*spans, strict=True) if spans else ((), ())
+    page, row = text_page.raw, (c_double * 4)()
+    # PDFium keeps the rectangles of the last stretch only: the next is counted when those before it have been read.
+    rising, kept = tee(map(_count, repeat(page), starts, lengths))
+    calls = map(_rectangle, repeat(page), chain.from_iterable(map(range, rising)), *_fields(row))
+    sides = np.frombuffer(b"".join([bytes(row) for _ in calls])).reshape(-1, 4)
+    counts = np.maximum(np.fromiter(kept, np.intp, len(spans)), 0)
     found = np.zeros((len(spans), 4))
     placed = counts > 0
-    number = int(counts.sum())
-    if number:
+    if len(sides):
         firsts = (np.cumsum(counts) - counts)[placed]
         for side, least, column in ((0, np.minimum, 0), (1, np.minimum, 3), (2, np.maximum, 2), (3, np.maximum, 1)):
-            found[placed, side] = least.reduceat(sides[:number, column], firsts)
-    return found, ~placed, sides[:number]
+            found[placed, side] = least.reduceat(sides[:, column], firsts)
+    return found, ~placed, sides
 
 
 def boxes(text_page: Any, numbers: Sequence[int]) -> tuple[Any, Any]:
     """Where characters stand, of one height for all of a font. Returns for each its left, bottom, right and top side in
     the coordinates of the file, n × 4; and which of them stand nowhere, n."""
-    found = np.zeros((len(numbers), 4), dtype=np.float32)  # FS_RECTF: left, top, right, bottom
-    first, step = found.ctypes.data, found.itemsize * 4
-    addresses = range(first, first + step * len(numbers), step)
-    placed = list(map(_box, repeat(address(text_page)), numbers, addresses))
-    return found[:, [0, 3, 2, 1]].astype(float), ~np.array(placed, dtype=bool)
+    row, nothing = (c_float * 4)(), bytes(16)  # FS_RECTF: left, top, right, bottom
+    calls = map(_box, repeat(text_page.raw), numbers, repeat(byref(row)))
+    rows = [bytes(row) if placed else nothing for placed in calls]
+    nowhere = np.fromiter((row is nothing for row in rows), bool, len(rows))
+    found = np.frombuffer(b"".join(rows), np.float32).reshape(-1, 4)
+    return found[:, [0, 3, 2, 1]].astype(float), nowhere
 
 
 def codes(text_page: Any, count: int) -> Iterator[int]:
     """The code points of the first characters."""
-    return map(_code, repeat(address(text_page)), range(count))
+    return map(_code, repeat(text_page.raw), range(count))
 
 
 def sizes(text_page: Any, numbers: Iterable[int]) -> Iterator[float]:
     """The sizes of characters as the file states them."""
-    return map(_size, repeat(address(text_page)), numbers)
+    return map(_size, repeat(text_page.raw), numbers)
 
 
 def fonts(text_page: Any, numbers: Iterable[int]) -> Iterator[bytes]:
     """The names of the fonts of characters."""
-    handle, name, flags = address(text_page), create_string_buffer(_FONT_NAME), c_int()
-    to, also = addressof(name), addressof(flags)
-    for number in numbers:
-        _font(handle, number, to, _FONT_NAME, also)
-        yield name.value
+    name = create_string_buffer(_FONT_NAME.value)
+    calls = map(_font, repeat(text_page.raw), numbers, repeat(name), repeat(_FONT_NAME), repeat(byref(c_int())))
+    return (name.value for _ in calls)
 
 
-def objects(page: Any) -> list[tuple[int, int]]:
-    """The objects of a page: the address of each, and its kind, as PDFium numbers them."""
-    handles = list(map(_object, repeat(address(page)), range(raw.FPDFPage_CountObjects(page.raw))))
-    return list(zip(handles, map(_kind, handles), strict=True))
+class PageObjects:
+    """Objects of a page, or of a form within it, by their addresses."""
 
+    def __init__(self, addresses: Iterable[int]) -> None:
+        self._addresses = list(addresses)
+        self._kinds = np.fromiter(map(_kind, self._addresses), np.intp, len(self._addresses))
 
-def form_objects(form: int, most: int) -> list[tuple[int, int]]:
-    """The same of a form within a page, which has an address: `most` of them."""
-    handles = list(map(_form_object, repeat(form), range(min(_form_count(form), most))))
-    return list(zip(handles, map(_kind, handles), strict=True))
+    @classmethod
+    def of_page(cls, page: Any) -> "PageObjects":
+        return cls(map(_object, repeat(page.raw), range(raw.FPDFPage_CountObjects(page.raw))))
+
+    @classmethod
+    def of_form(cls, form: int, most: int) -> "PageObjects":
+        """Return `most` objects of a form."""
+        return cls(map(_form_object, repeat(form), range(min(_form_count(form), most))))
+
+    def of_kind(self, kind: int, most: int) -> list[int]:
+        """Return those of the first `most` objects that are of a kind, as PDFium numbers it."""
+        return [self._addresses[at] for at in (self._kinds[:most] == kind).nonzero()[0].tolist()]
 
 
 def matrices(handles: Sequence[int]) -> Any:
     """How the coordinates of objects lead to those of what they are part of: n × 6."""
-    found = np.zeros((len(handles), 6), np.float32)
-    found[:, [0, 3]] = 1
-    list(map(_get_matrix, handles, range(found.ctypes.data, found.ctypes.data + 24 * len(handles), 24)))
-    return found.astype(float)
+    row = (c_float * 6)()
+    no_change = bytes((c_float * 6)(1, 0, 0, 1, 0, 0))
+    rows = [bytes(row) if known else no_change for known in map(_get_matrix, handles, repeat(byref(row)))]
+    return np.frombuffer(b"".join(rows), np.float32).reshape(-1, 6).astype(float)
 
 
-def strokes(paths: Sequence[int], outer: Any, most: int, most_of_path: int) -> tuple[Any, bool]:
-    """The straight strokes of paths that are filled or drawn: n × 4, from point to point, in the coordinates of the
-    page; and whether paths were left out, from `most` points in all on. `paths`: their addresses. `outer`: n × 6, the
-    matrices of the forms that they are part of. `most_of_path`: points of a path, which is left out if it has more."""
+def strokes(paths: Sequence[int], outer: Any, most: int, most_of_path: int) -> tuple[Any, Any, bool]:
+    """Return where the straight strokes of paths begin and end on the page: x, 2 × n, and y; and whether paths were
+    left out, from `most` points in all on. PDFium keeps only paths that are filled or drawn.
+
+    Args:
+        paths: their addresses.
+        outer: n × 6, the matrices of the forms that they are part of.
+        most_of_path: points of a path, which is left out if it has more.
+    """
+    nothing = np.empty((2, 0))
     if not paths:
-        return np.empty((0, 4)), False
+        return nothing, nothing, False
     counts = np.fromiter(map(_segment_count, paths), np.intp, len(paths))
-    modes = np.zeros((len(paths), 2), np.int32)
-    fill = range(modes.ctypes.data, modes.ctypes.data + 8 * len(paths), 8)
-    list(map(_mode, paths, fill, (at + 4 for at in fill)))
-    drawn = ((counts > 1) & (counts <= most_of_path) & modes.any(1)).nonzero()[0]
+    drawn = ((counts > 1) & (counts <= most_of_path)).nonzero()[0]
     cut = int(np.searchsorted(np.cumsum(counts[drawn]), most, "right"))
     passed_over, drawn = cut < len(drawn), drawn[:cut]
     if not len(drawn):
-        return np.empty((0, 4)), passed_over
+        return nothing, nothing, passed_over
     counts, handles = counts[drawn], [paths[number] for number in drawn.tolist()]
-    owner = np.repeat(np.arange(len(handles)), counts)
-    owners = chain.from_iterable(map(repeat, handles, counts.tolist()))
-    segments = list(map(_segment, owners, chain.from_iterable(map(range, counts.tolist()))))
-    kind = np.fromiter(map(_segment_kind, segments), np.intp, len(segments))
-    starts = kind == raw.FPDF_SEGMENT_MOVETO
+    points = (stored_points if points_are_stored() else called_points)(handles, counts.tolist())
+    starts = points["kind"] == raw.FPDF_SEGMENT_MOVETO
     starts[np.cumsum(counts) - counts] = True
-    lasts = np.append(starts[1:], True).nonzero()[0]
-    closed = lasts[np.fromiter(map(_closes, (segments[at] for at in lasts.tolist())), bool, len(lasts))]
-    ahead = ((kind == raw.FPDF_SEGMENT_LINETO) & ~starts).nonzero()[0]
-    begins = np.concatenate([ahead - 1, closed])
+    lasts = np.concatenate([starts[1:], _TRUE]).nonzero()[0]
+    closed = lasts[points["closes"][lasts] > 0]
+    ahead = ((points["kind"] == raw.FPDF_SEGMENT_LINETO) & ~starts).nonzero()[0]
+    firsts = np.concatenate([ahead - 1, closed])
     ends = np.concatenate([ahead, starts.nonzero()[0][np.searchsorted(lasts, closed)]])
-    needed = np.zeros(len(segments), bool)
-    needed[begins] = needed[ends] = True
-    places = needed.nonzero()[0]
-    points = np.zeros((len(segments), 2), np.float32)
-    to = (points.ctypes.data + 8 * places).tolist()
-    list(map(_segment_point, (segments[at] for at in places.tolist()), to, (at + 4 for at in to)))
-    x, y = _moved(outer[drawn][owner], *_moved(matrices(handles)[owner], *points.T.astype(float)))
-    return np.column_stack([x[begins], y[begins], x[ends], y[ends]]), passed_over
+    places = np.concatenate([firsts, ends])
+    owners = np.repeat(np.arange(len(handles)), counts)[places]
+    x, y = points["place"][places].T.astype(float)
+    x, y = _moved(outer.T[:, drawn[owners]], *_moved(matrices(handles).T[:, owners], x, y))
+    return x.reshape(2, -1), y.reshape(2, -1), passed_over
 
 
-def _moved(matrix: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    a, b, c, d, e, f = matrix.T
+_POINT = np.dtype([("place", "f4", 2), ("kind", "i1"), ("closes", "i1"), ("unused", "V2")])
+
+
+def called_points(paths: Sequence[int], counts: Sequence[int]) -> Any:
+    """Return the points of paths, path by path, asking PDFium for each. `counts`: how many each path has."""
+    owners = chain.from_iterable(map(repeat, paths, counts))
+    segments = list(map(_segment, owners, chain.from_iterable(map(range, counts))))
+    place = (c_float * 2)()
+    places = b"".join([bytes(place) for _ in map(_segment_point, segments, *_fields(place))])
+    points = np.zeros(len(segments), _POINT)
+    points["place"] = np.frombuffer(places, np.float32).reshape(-1, 2)
+    points["kind"] = list(map(_segment_kind, segments))
+    points["closes"] = list(map(_closes, segments))
+    return points
+
+
+def stored_points(paths: Sequence[int], counts: Sequence[int]) -> Any:
+    """Return the same as `called_points`, from memory: PDFium keeps the points of a path next to each other, and the
+    address of a segment is that of its point. Drawings have 100,000s of points, and a call for each takes longer than
+    all else (benchmarks/pdf.py)."""
+    firsts = map(_segment, paths, repeat(0))
+    return np.frombuffer(b"".join(map(string_at, firsts, (count * _POINT.itemsize for count in counts))), _POINT)
+
+
+@cache
+def points_are_stored() -> bool:
+    """Whether this build of PDFium keeps points as `stored_points` reads them: tried with a path whose points are
+    known."""
+    path = raw.FPDFPageObj_CreateNewPath(1.0, 2.0)
+    try:
+        raw.FPDFPath_LineTo(path, 3.0, 4.0)
+        raw.FPDFPath_BezierTo(path, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
+        raw.FPDFPath_Close(path)
+        called, stored = (ask([cast(path, c_void_p).value or 0], [5]) for ask in (called_points, stored_points))
+        return all((called[name] == stored[name]).all() for name in ("place", "kind", "closes"))
+    finally:
+        raw.FPDFPageObj_Destroy(path)
+
+
+def _moved(matrices: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    a, b, c, d, e, f = matrices
     return a * x + c * y + e, b * x + d * y + f
 
 
 def notes(page: Any) -> Iterator[int]:
     """What the notes on a page are, links among them, as PDFium numbers them."""
-    handle = address(page)
     for number in range(raw.FPDFPage_GetAnnotCount(page.raw)):
-        note = _note(handle, number)
+        note = _note(page.raw, number)
         yield _note_kind(note) if note else raw.FPDF_ANNOT_UNKNOWN
         _close_note(note)

@@ -42,7 +42,7 @@ def joints(pages: Sequence[str]) -> list[list[Change]]:
         return [[] for _ in pages]
     words: set[str] = set()
     for page in pages:
-        words.update(_WORD.findall(page.casefold()))
+        words.update(_words(page.casefold()))
     words.update(f"-{word.rpartition('-')[2]}" for word in tuple(words) if "-" in word)
 
     def change(mark: re.Match[str]) -> Change:
@@ -52,6 +52,13 @@ def joints(pages: Sequence[str]) -> list[list[Change]]:
         return start, end, "-" if left and right and _has_hyphen(left, right, words) else ""
 
     return [[change(mark) for mark in _MARK.finditer(page)] for page in pages]
+
+
+def _words(text: str) -> set[str]:
+    """Return the words of a text. Most stand between blanks; patterns take longer to find those."""
+    tokens = set(text.split())
+    words = {token for token in tokens if token.isalnum()}
+    return words.union(_WORD.findall(" ".join(tokens - words)))
 
 
 def changed(text: str, changes: Sequence[Change]) -> str:
@@ -373,11 +380,12 @@ def joined_lines(lines: Sequence[PageLine], number: int) -> Written:
     sides = np.fromiter(chain.from_iterable(line.area for line in lines), "<f4").reshape(-1, 4)
     gaps = ["\n"] * (len(lines) - 1)
     beside = (sides[1:, 1] <= sides[:-1, 3]) & (sides[1:, 0] >= sides[:-1, 0])  # few are, which saves time
-    for at in {*beside.nonzero()[0].tolist(), *(at for at, line in enumerate(lines[:-1]) if line.broken)}:
-        gaps[at] = _gap_between(lines[at], lines[at + 1])
     texts = [line.text for line in lines]
-    for at, gap in enumerate((*gaps, "\n")):
-        if gap == "\n" and lines and lines[at].broken:
+    broken = [at for at, text in enumerate(texts) if text.endswith(HYPHEN)]
+    for at in {*beside.nonzero()[0].tolist(), *(at for at in broken if at < len(gaps))}:
+        gaps[at] = _gap_between(lines[at], lines[at + 1])
+    for at in broken:
+        if at >= len(gaps) or gaps[at] == "\n":
             texts[at] = texts[at].rstrip(HYPHEN) + "-"
     starts = list(accumulate((len(text) + len(gap) for text, gap in zip(texts, gaps, strict=False)), initial=0))
     places = np.empty(len(texts), _PLACE)

@@ -260,11 +260,14 @@ def _with_tables(lines: list[PageLine], tables: list[PageTable], letters: Letter
     for number, table in enumerate(tables):
         owners[np.searchsorted(letters.numbers, table.letters)] = number
     put: set[int] = set()
-    for line in lines:
-        own = slice(*np.searchsorted(letters.numbers, (line.at, line.end)).tolist())
-        if (owners[own] < 0).all():
+    owned = np.concatenate([[0], np.cumsum(owners >= 0)])
+    starts, ends = np.searchsorted(letters.numbers, np.array([(line.at, line.end) for line in lines]).T)
+    outside = owned[starts] == owned[ends]
+    for line, start, end, is_outside in zip(lines, starts.tolist(), ends.tolist(), outside.tolist(), strict=True):
+        if is_outside:
             yield line
             continue
+        own = slice(start, end)
         for owner, run in _runs(owners[own], letters[own]):
             if owner < 0:
                 at, end = run.numbers[[0, -1]].tolist()

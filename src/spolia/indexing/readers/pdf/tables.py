@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spolia.indexing.readers.pdf.drawings import NO_RULES, Drawn, merged
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, begins, boxes, middle_value, steps
 from spolia.indexing.readers.pdf.lines import HYPHEN, NO_TEXT, PageLine
 from spolia.indexing.readers.unit_failures import Attempt
 
@@ -43,7 +43,8 @@ class Letters:
 
     def within(self, area: Area) -> "Letters":
         """Return those whose middle lies in an area."""
-        return self[((self.middles >= area[:2]) & (self.middles <= area[2:])).all(1)]
+        x, y = self.middles.T
+        return self[(x >= area.left) & (x <= area.right) & (y >= area.top) & (y <= area.bottom)]
 
     def turned(self, turn: int) -> "Letters":
         """Letters of rotated text, as they stand for who reads them upright. `turn`: 1 for text that goes up the page,
@@ -51,7 +52,7 @@ class Letters:
         if not turn:
             return self
         left, top, right, bottom = self.sides.T
-        return Letters(self.numbers, np.column_stack(_turned_sides(left, top, right, bottom, turn)))
+        return Letters(self.numbers, np.array(_turned_sides(left, top, right, bottom, turn)).T)
 
 
 NO_LETTERS = Letters(np.empty(0, np.intp), np.empty((0, 4)))
@@ -79,10 +80,11 @@ def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], 
 def rows_of(letters: Letters) -> Any:
     """The row of each letter, from 0 at the top: letters at one height; small ones join large ones."""
     heights, middles = letters.sides[:, 3] - letters.sides[:, 1], letters.middles[:, 1]
-    large = heights >= 0.8 * np.median(heights)
-    order = np.lexsort((middles[large],))
-    sorted_middles = middles[large][order].tolist()
-    reaches = (middles[large] + 0.45 * np.minimum(heights[large], 20.0))[order].tolist()
+    large = heights >= 0.8 * middle_value(heights)
+    order = np.argsort(middles[large], kind="stable")
+    sorted_middles = middles[large][order]
+    reaches = (sorted_middles + 0.45 * np.minimum(heights[large][order], 20.0)).tolist()
+    sorted_middles = sorted_middles.tolist()
     starts, at = list[float](), 0
     while at < len(sorted_middles):
         starts.append(sorted_middles[at])
@@ -100,13 +102,16 @@ def _begins(sides: Any, groups: Any, blank: float) -> Any:
     """Find which letters begin a word or a phrase. `groups`: of letters next to each other, as the row of each."""
     gaps = sides[1:, 0] - sides[:-1, 2]
     least = np.maximum(1.0, blank * np.maximum(4.0, sides[1:, 3] - sides[1:, 1]))
-    return np.append(True, (np.diff(groups) != 0) | (gaps > least))
+    return begins((groups[1:] != groups[:-1]) | (gaps > least))
 
 
 def written(numbers: Any, text: str) -> str:
     """Write what letters say, in the order of the file, with a blank where the file has one or goes on elsewhere.
     `numbers`: theirs, rising."""
-    breaks = (np.diff(numbers) > 1).nonzero()[0] + 1
+    first, last = int(numbers[0]), int(numbers[-1])
+    if last - first == len(numbers) - 1:  # as in most cells
+        return text[first : last + 1]
+    breaks = (steps(numbers) > 1).nonzero()[0] + 1
     starts, ends = numbers[[0, *breaks]].tolist(), (numbers[[*(breaks - 1), -1]] + 1).tolist()
     pieces = [text[starts[0] : ends[0]]]
     for before, start, end in zip(ends, starts[1:], ends[1:], strict=False):
@@ -255,13 +260,13 @@ class CellGrid:
         if self.ruled:
             return self.grid.sides
         starts = self.letters.sides[self.phrases, 0]
-        ends = self.letters.sides[np.append(self.phrases[1:], True), 2]
-        places, steps = np.append(starts, ends), np.repeat([1, -1], len(starts))
-        order = np.lexsort((steps, places))
+        ends = self.letters.sides[np.concatenate([self.phrases[1:], [True]]), 2]
+        places, turns = np.concatenate([starts, ends]), np.repeat([1, -1], len(starts))
+        order = np.lexsort((turns, places))
         most = (int(self.lines[-1]) + 1) // 3
         found = [self.grid.area.left]
         free: list[tuple[int, float, float]] = []  # how many cross it, its width below 0, its middle
-        edges = zip(np.cumsum(steps[order]).tolist(), pairwise(places[order].tolist()), strict=False)
+        edges = zip(np.cumsum(turns[order]).tolist(), pairwise(places[order].tolist()), strict=False)
         for depth, (place, following) in edges:
             if depth <= most:
                 free.append((depth, place - following, (place + following) / 2))
@@ -314,22 +319,22 @@ class CellGrid:
     def crossed(self) -> int:
         """How many lines have a word through a rule that parts columns."""
         inside_word = ~_begins(self.letters.sides, self.lines, _WORD)[1:]
-        return len(np.unique(self.lines[1:][inside_word & (np.diff(self.cells) != 0)])) if self.ruled else 0
+        return len(np.unique(self.lines[1:][inside_word & (steps(self.cells) != 0)])) if self.ruled else 0
 
     def rows(self) -> tuple[Any, Any]:
         """The row and the column of each letter; between two rules there may be several rows."""
         band, column = np.divmod(self.cells, len(self.sides) - 1)
         order = np.lexsort((column, self.lines, band))
-        keys = np.column_stack([band, self.lines, column])[order]
-        begins = np.append(True, (np.diff(keys, axis=0) != 0).any(1))
-        number, starts = np.cumsum(begins) - 1, begins.nonzero()[0]
+        keys = np.array([band, self.lines, column])[:, order]
+        firsts = begins((keys[:, 1:] != keys[:, :-1]).any(0))
+        number, starts = np.cumsum(firsts) - 1, firsts.nonzero()[0]
         sides = self.letters.sides[order]
-        words = np.append(_begins(sides, number, _WORD).nonzero()[0], len(order))
-        ends = np.append(starts[1:], len(order)), words[np.searchsorted(words, starts, "right")]
+        words = np.concatenate([_begins(sides, number, _WORD).nonzero()[0], [len(order)]])
+        ends = np.concatenate([starts[1:], [len(order)]]), words[np.searchsorted(words, starts, "right")]
         widths = (sides[end - 1, 2] - sides[starts, 0] for end in ends)
         tall = np.zeros(self.homes.size, bool)
         tall[self.homes[self.homes // len(self.homes[0]) < np.arange(len(self.homes))[:, None]]] = True
-        columns = *keys[starts].T, *widths, tall[self.cells[order][starts]]
+        columns = *keys[:, starts], *widths, tall[self.cells[order][starts]]
         pieces = map(CellLine, *(values.tolist() for values in columns))
         rows = np.empty(len(order), np.intp)
         rows[order] = np.fromiter(self._row_numbers(pieces), np.intp, len(starts))[number]
@@ -480,17 +485,18 @@ def table_of(grid: Grid, letters: Letters, text: str) -> PageTable | None:
 def _turns_of(grid: Grid, letters: Letters) -> tuple[int, dict[int, int]]:
     """Return how letters follow each other in most cells (0: along a line, 1: upwards, -1: downwards), and how in each
     cell that differs, by the number of one of its letters. Cells of one letter say nothing."""
-    along, down = np.diff(letters.middles, axis=0).T
-    steep = (abs(down) > abs(along)) & (np.diff(letters.numbers) == 1)
+    along, down = map(steps, letters.middles.T)
+    next_letters = steps(letters.numbers) == 1
+    steep = (abs(down) > abs(along)) & next_letters
     if not steep.any():
         return 0, {}
     cells = CellGrid(grid, letters, np.zeros(len(letters))).cells
-    follows = (np.diff(letters.numbers) == 1) & (np.diff(cells) == 0)
+    follows = next_letters & (steps(cells) == 0)
     cell = cells[1:]
-    steps, steep_steps = np.bincount(cell, follows), np.bincount(cell, follows & steep)
+    count, steep_count = np.bincount(cell, follows), np.bincount(cell, follows & steep)
     rise = -np.bincount(cell, down * (follows & steep))
-    turns = np.where(steep_steps * 2 > steps, np.sign(rise), 0).astype(int)
-    (told,) = steps.nonzero()
+    turns = np.where(steep_count * 2 > count, np.sign(rise), 0).astype(int)
+    (told,) = count.nonzero()
     if not len(told):
         return 0, {}
     values, counts = np.unique(turns[told], return_counts=True)
@@ -504,9 +510,10 @@ def _written_cells(rows: Any, columns: Any, numbers: Any, text: str) -> tuple[tu
     cells = [[""] * (columns.max() + 1) for _ in range(rows.max() + 1)]
     order = np.lexsort((numbers, columns, rows))
     rows, columns, numbers = rows[order], columns[order], numbers[order]
-    starts = ((np.diff(rows) != 0) | (np.diff(columns) != 0)).nonzero()[0] + 1
-    for start, stop in pairwise([0, *starts.tolist(), len(order)]):
-        cells[rows[start]][columns[start]] = written(numbers[start:stop], text)
+    starts = begins((steps(rows) != 0) | (steps(columns) != 0)).nonzero()[0]
+    places = zip(rows[starts].tolist(), columns[starts].tolist(), pairwise([*starts.tolist(), len(order)]), strict=True)
+    for row, column, (start, stop) in places:
+        cells[row][column] = written(numbers[start:stop], text)
     return tuple(map(tuple, cells))
 
 
