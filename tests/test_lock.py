@@ -30,6 +30,7 @@ def test_every_pin_has_hashes_and_fits_what_the_project_needs() -> None:
             assert any(requirement.specifier.contains(version) for version in versions), (requirement, versions)
 
 
+@pytest.mark.slow
 def test_the_lock_of_the_demo_is_the_part_that_it_needs() -> None:
     locked, named = pins(), project()
     wanted = needed([one for extra in ("", *DEMO) for one in named[extra]], locked)

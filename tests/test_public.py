@@ -53,6 +53,7 @@ README = next(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "allowed"),
     [("import spolia", ()), ("from spolia import Query, BM25, Reader", ("sqlite3",)), (README, ("sqlite3",))],

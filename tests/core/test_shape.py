@@ -48,6 +48,7 @@ def test_each_listed_reason_is_needed(shape: Any, modules: Any) -> None:
     assert [rule for rule in rules if not any(shape.is_explained(pair, rule) for pair in late)] == []
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_when_they_are_loaded(shape: Any, modules: Any) -> None:
     assert shape.cycles(modules) == 0
 

@@ -16,6 +16,7 @@ def refused(code: str, path: str) -> bool:
     return subprocess.run(command, cwd=ROOT, input=code, text=True, capture_output=True).returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

@@ -61,6 +61,7 @@ def test_what_one_comparison_would_show_is_not_shown_among_many() -> None:
     assert len(alone) > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["MRR", "AURC"])
 def test_the_seed_of_an_experiment_decides_what_is_drawn(measure: str) -> None:
     draw = random.Random(2)

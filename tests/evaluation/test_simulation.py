@@ -76,6 +76,7 @@ def test_all_that_is_needed_is_enough_for_every_flow(world: World, name: str) ->
         assert is_right(flow(name, reader, world.gold(item))(Query(item.question)), item), (item.question, item.type)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READING)
 def test_what_is_not_needed_is_never_enough(world: World, name: str) -> None:
     reader = SimulatedReader.of(world.data, world.items)
@@ -125,6 +126,7 @@ def test_the_first_sentence_of_a_passage_is_stated_without_its_number(name: str)
     assert reader.generate(shown).text == "The ship of the sailor sank near Salo."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ircot", "corag", "prefrag", "react", "planrag"])
 def test_no_query_holds_an_answer_that_was_not_found_before(world: World, name: str) -> None:
     reader = SimulatedReader.of(world.data, world.items)
@@ -152,6 +154,7 @@ def test_more_that_is_needed_never_makes_an_answer_worse(world: World) -> None:
         assert right == sorted(right)
 
 
+@pytest.mark.slow
 def test_a_noisy_reader_errs_the_same_way_twice_and_differently_for_another_seed(world: World) -> None:
     def said(seed: int) -> list[str]:
         reader = SimulatedReader.of(world.data, world.items, PROFILES["noisy"], seed)

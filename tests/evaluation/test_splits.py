@@ -146,6 +146,7 @@ def nothing(query: Query) -> Ranking:
     return Ranking(query, ())
 
 
+@pytest.mark.slow
 def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None:
     @step
     def nothing_else(query: Query) -> Ranking:

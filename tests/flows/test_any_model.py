@@ -149,6 +149,7 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(name: s
         assert answers[1].stop_reason == answers[0].stop_reason
 
 
+@pytest.mark.slow
 @check_each("name", [name for name in LOOPS if name not in LARGE])
 @check_each("said", [REPLIES[12], "Olsen worked for Nokia."])
 def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str, said: str) -> None:
@@ -161,6 +162,7 @@ def test_a_budget_that_ends_within_a_loop_gives_the_best_answer_so_far(name: str
         assert answer.stop_reason == ("abstained" if answer.text == "I do not know." else "budget")
 
 
+@pytest.mark.slow
 @check_each("name", LOOPS)
 def test_a_model_that_repeats_itself_ends_within_its_caps(name: str) -> None:
     for said in SAID.values():
@@ -233,6 +235,7 @@ def test_a_judge_that_always_or_never_says_enough_ends_the_chain_at_once_or_at_i
     assert (answer.stop_reason, calls) == (("sufficient", 2 + 1) if verdict == "yes" else ("cap", 12 + 1))
 
 
+@pytest.mark.slow
 @check_each("name", [*MODULES])
 def test_a_flow_comes_back_from_its_file(name: str) -> None:
     from spolia.cli.flow_parts import described

@@ -209,6 +209,7 @@ def test_corag_tree_takes_as_many_calls_as_published_with_each_draw_a_call() -> 
     assert (calls, len(searches)) == (6 * 6 + 72 + 96 + 48 + 1, 96 + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["corag-classifier-best-of-n", "corag-classifier-tree"])
 def test_corag_of_several_chains_ends_where_the_classifier_finds_that_one_suffices(name: str) -> None:
     answer, _, searches = ran(name, hopper(*"abcdef"), scorer=Scores((("Q: a", 0.9),), otherwise=0.1))

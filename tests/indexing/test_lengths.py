@@ -68,6 +68,7 @@ def test_pieces_of_one_document_are_measured_each_by_its_script() -> None:
     assert max(len(node.text) for node in nodes if node.text not in latin) > 40
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from([*SCRIPTS, ENGLISH, "\n\n", "x" * 90]), max_size=20), st.integers(4, 40))
 def test_mixed_scripts_never_exceed_the_bounds(pieces: list[str], size: int) -> None:

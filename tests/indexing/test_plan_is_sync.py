@@ -103,6 +103,7 @@ def test_a_text_that_was_removed_first_is_cut_again_where_another_file_gets_it(f
     assert both(folder, corpus, embedder=EMBEDDER)["chunks"] == 1
 
 
+@pytest.mark.slow
 def test_a_text_that_went_with_its_file_is_cut_again_where_an_archive_has_it(folder: Path, corpus: Corpus) -> None:
     (folder / "a.txt").write_text("Salt is dug in mines.")
     both(folder, corpus, embedder=EMBEDDER)

@@ -51,6 +51,7 @@ def test_patterns_find_what_they_should_and_no_more(text: str, label: str | None
     assert len(masked(text, Patterns())) == len(text)
 
 
+@pytest.mark.slow
 def test_long_texts_take_linear_work_and_a_kind_that_is_not_known_is_refused() -> None:
     for text in ("a" * 200_000, "1 " * 100_000, "a.b-" * 50_000, "+1 " * 60_000):
         masked(text, Patterns())

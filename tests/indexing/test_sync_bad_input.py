@@ -383,6 +383,7 @@ def test_a_new_file_that_is_deleted_before_it_is_read_counts_as_never_listed(
     assert set(corpus.snapshot().sources()) == {"good.txt", "last.txt"}
 
 
+@pytest.mark.slow
 def test_stored_files_that_are_deleted_before_they_are_read_are_removed_with_what_is_in_them(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_they_are_found() -> None:
     assert {"Searches", "Decisions", "Steps", "Phrases"} <= {type(parser).__name__ for parser in parsers()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parser", few(parsers(), 4), ids=lambda parser: type(parser).__name__)
 def test_no_reply_breaks_it(parser: Parser[Any]) -> None:
     chance, counts = random.Random(type(parser).__name__), {"read": 0, "refused": 0}
@@ -64,6 +65,7 @@ def test_no_reply_breaks_it(parser: Parser[Any]) -> None:
     assert min(counts.values()) > FUZZED / 100, f"what is refused or read is hardly tried: {counts}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parser", few(parsers(), 4), ids=lambda parser: type(parser).__name__)
 def test_a_reply_that_repeats_for_ever_is_read_or_refused_soon(parser: Parser[Any]) -> None:
     for repeated in REPEATED:

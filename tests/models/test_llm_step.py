@@ -62,6 +62,7 @@ def test_it_is_cached_counted_and_waits_without_saying_so() -> None:
         assert (run.usage.calls, run.spent.calls) == (5, 1)
 
 
+@pytest.mark.slow
 def test_an_inline_prompt_is_a_field_that_is_written_to_a_flow_file() -> None:
     step = SearchWords(ScriptedModel(("x",)))
     assert decode(encode(step.role), Role) == step.role

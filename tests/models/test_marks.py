@@ -7,6 +7,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +84,7 @@ def wide(text: str) -> str:
     return "".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in text)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(token=st.sampled_from(TOKENS), unseen=st.sampled_from(UNSEEN), place=st.integers(0, 30), form=st.integers(0, 3))
 def test_no_disguised_token_passes(token: str, unseen: str, place: int, form: int) -> None:

@@ -118,6 +118,7 @@ def damaged(replies: list[str], random: random.Random) -> str:
     return reply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", few(FAMILIES, 4))
 def test_no_reply_breaks_a_parser(family: str) -> None:
     table = list(rows(family))
@@ -130,6 +131,7 @@ def test_no_reply_breaks_a_parser(family: str) -> None:
     assert min(counts.values()) > FUZZED / 100, f"what is refused or read is hardly tried: {counts}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", few(FAMILIES, 4))
 @pytest.mark.parametrize(
     "repeated",

@@ -52,6 +52,7 @@ def test_odd_texts_are_read(tokenizer: WordPiece, text: str) -> None:
         assert 0 <= piece.start < piece.end <= len(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.text(max_size=60))
 def test_pieces_are_in_order_and_inside(tokenizer: WordPiece, text: str) -> None:

@@ -225,6 +225,7 @@ def test_what_has_no_equal_is_left_out_and_named(tmp_path: Path) -> None:
     assert "--under Seconds=10" in told
 
 
+@pytest.mark.slow
 def test_a_whole_pipeline_is_a_flow_that_answers(tmp_path: Path) -> None:
     found = config(tmp_path, WHOLE)
     space = Space(flow(found))

@@ -135,6 +135,7 @@ def test_flows_reach_as_many_questions_as_the_rows_allow() -> None:
     assert board.reach(some, 0, least=7) == 7
 
 
+@pytest.mark.slow
 @check_each("name", [name for name in STRATEGIES if name != "tpe"])
 def test_no_strategy_goes_beyond_its_budget_and_the_same_seed_asks_the_same(name: str) -> None:
     (one, first), (two, second) = (study(STRATEGIES[name], 7, 0.05) for _ in range(2))
@@ -199,6 +200,7 @@ def test_a_race_among_flows_that_are_nearly_equal_drops_the_best_in_at_most_5_of
     assert dropped <= 22  # 5 % of 300 is 15, and 7 are two standard errors of it
 
 
+@pytest.mark.slow
 def test_a_warm_start_finds_the_best_with_a_budget_too_small_to_look_for_it() -> None:
     best = {"words": 5, "fusion": 3, "after": 3}
     cold, warm = (

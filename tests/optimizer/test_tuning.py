@@ -143,6 +143,7 @@ def test_effects_are_those_of_the_candidates_whichever_questions_a_flow_was_aske
     assert {one.better for one in main_effects(board) if one.place == "most"} == {0.0}  # and no rounding
 
 
+@pytest.mark.slow
 def test_the_report_is_one_page_with_ties_effects_and_spend() -> None:
     found = tune(SPACE, questions(60), "MRR", budget="50%")
     assert found.curve[-1][0] <= 0.5 * found.flows * found.questions
@@ -181,6 +182,7 @@ def test_the_report_shows_the_questions_on_which_the_best_and_the_default_flow_d
     assert set(filter(None, groups)) == set(range(1, max(filter(None, groups)) + 1))
 
 
+@pytest.mark.slow
 def test_of_flows_on_fresh_questions_the_report_says_which_are_tied() -> None:
     found = tune(SPACE, questions(60), "MRR", budget="50%")
     ahead = Interval(-0.1, -0.2, -0.05, 60)
@@ -191,6 +193,7 @@ def test_of_flows_on_fresh_questions_the_report_says_which_are_tied() -> None:
     assert "No finalist is better by more than 2.0" in page
 
 
+@pytest.mark.slow
 def test_the_report_plots_finalists_by_their_price_where_they_cost_something() -> None:
     found = tune(SPACE, questions(60), "MRR", budget="50%")
     assert "a question</h3>" not in html(found)
@@ -203,6 +206,7 @@ def test_the_report_plots_finalists_by_their_price_where_they_cost_something() -
     assert "MRR by calls a question" in html(found.but(finalists=(chosen.but(usd=0.0, calls=1.0), dear.but(usd=0.0))))
 
 
+@pytest.mark.slow
 def test_the_curve_of_a_report_takes_the_room_that_its_numbers_need() -> None:
     found = tune(SPACE, questions(60), "MRR", budget="50%")
     page = html(found.but(curve=((100, 0.0, 0.002), (200, 0.0, 0.0))))
@@ -416,6 +420,7 @@ def test_a_budget_is_a_share_or_a_number_of_rows() -> None:
     assert TuningBudget.parse("2.5 %").rows(1000) == 25
 
 
+@pytest.mark.slow
 def test_a_flow_that_breaks_in_a_sweep_is_left_out_and_the_others_are_still_swept() -> None:
     @dataclass(frozen=True)
     class Breaks(Finds):
@@ -439,6 +444,7 @@ def test_equal_contexts_are_read_once_whichever_flows_show_them() -> None:
     assert found.spent.calls == 10
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_flow_that_is_degraded_in_a_sweep_is_asked_as_an_experiment_asks_it() -> None:
     @dataclass(frozen=True)
@@ -457,6 +463,7 @@ def test_a_flow_that_is_degraded_in_a_sweep_is_asked_as_an_experiment_asks_it() 
         assert set(store.columns(ANSWER)["flow"].tolist()) == {scores._id(0)}
 
 
+@pytest.mark.slow
 def test_questions_of_flows_that_wait_are_swept_at_the_same_time() -> None:
     together: list[int] = []
     running: list[int] = []
@@ -477,6 +484,7 @@ def test_questions_of_flows_that_wait_are_swept_at_the_same_time() -> None:
     assert max(together) > 1
 
 
+@pytest.mark.slow
 def test_a_space_of_far_too_many_flows_is_tuned_by_a_budget_in_rows() -> None:
     parts = [Cut().vary(f"cut {at}", top_k=range(1, 11)) for at in range(23)]
     space = Finds()
@@ -489,6 +497,7 @@ def test_a_space_of_far_too_many_flows_is_tuned_by_a_budget_in_rows() -> None:
     assert re.fullmatch(r"The space has 1e\+23 points, too many to list: \d+ flows of it were drawn\.", note)
 
 
+@pytest.mark.slow
 def test_a_choice_that_never_differs_is_merged_and_told_of() -> None:
     space = Choice(Finds(2), Finds(2), name="search") >> Cut().vary("most", top_k=[1, 5])
     found = tune(space, questions(10), "MRR")
@@ -526,6 +535,7 @@ def test_what_a_full_disk_refuses_of_a_study_names_the_file(tmp_path: Path) -> N
 SHOWING = Finds(skill=2) >> Cut().vary("most", top_k=[1, 2, 3, 4, 5])
 
 
+@pytest.mark.slow
 def test_a_limit_is_kept_before_anything_is_better_and_the_nearest_is_told_of() -> None:
     free = tune(SHOWING, questions(40), "MRR")
     assert free.point == {"most": 3}
@@ -577,6 +587,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.perf_counter", lambda: CLOCK[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["Seconds", "Seconds,MRR", "MRR,Seconds"])
 def test_a_difference_below_a_millisecond_decides_nothing(clock: None, objective: str) -> None:
     for n in (12, 100):
@@ -595,6 +606,7 @@ def test_a_difference_below_a_millisecond_decides_nothing(clock: None, objective
     assert one.shown
 
 
+@pytest.mark.slow
 def test_a_flow_that_takes_too_long_is_not_chosen(clock: None) -> None:
     space = Choice(Takes(), Takes(skill=3, seconds=4.0), Takes(skill=1, seconds=2.0), name="search")
     assert tune(space, questions(12), "MRR", run=Run()).point == {"search": 1}
@@ -605,6 +617,7 @@ def test_a_flow_that_takes_too_long_is_not_chosen(clock: None) -> None:
         tune(space, questions(12), "MRR", run=Run(share=True), under=["Seconds=2"])
 
 
+@pytest.mark.slow
 def test_greedy_combines_measures_as_it_is_told() -> None:
     for combine, best in (("mean", 0), ("rank", 0), ("normalize_mean", 2), ("front", 1)):
         found = tune(SHOWING, questions(40), "MRR,DocsShown", strategy=GreedySearch(combine=combine))
@@ -643,6 +656,7 @@ class Unread(Measure):
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [12, 60])
 def test_a_measure_without_a_score_decides_nothing_and_is_told(number: int) -> None:
     found = tune(Choice(Finds(1), Finds(2), name="search"), questions(number), [ReciprocalRank(), Unread()])

@@ -177,6 +177,7 @@ def test_latin_text_has_the_terms_that_the_classes_of_unicode_give(fold: bool) -
         assert analyzer.terms(text) == analyzer.terms(f"{text} \u2e2e")  # which is beyond them, and no word
 
 
+@pytest.mark.slow
 def test_a_word_has_the_same_stem_however_many_were_seen() -> None:
     words = [f"stones{number}ly" for number in range(60_000)]
     assert plain.terms("Running runners " + " ".join(words))[:2] == ["run", "runner"]

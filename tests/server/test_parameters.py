@@ -121,6 +121,7 @@ def test_no_parameter_of_openais_is_ignored_without_a_word() -> None:
         assert error["type"] == "invalid_request_error"
 
 
+@pytest.mark.slow
 def test_images_and_tools_in_a_history_do_not_end_a_chat() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -224,6 +225,7 @@ def test_an_agent_reads_which_argument_is_wrong(arguments: dict[str, Any], words
     assert "pydantic.dev" not in said
 
 
+@pytest.mark.slow
 def test_every_number_of_an_address_has_a_range_and_a_value_outside_is_refused(fast_folder: Path) -> None:
     documents = Documents(Corpus(str(fast_folder / "n.spolia")))
     how: Any = {"documents": documents}

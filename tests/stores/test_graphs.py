@@ -112,6 +112,7 @@ def test_graphs_are_used_and_not_only_compared(built: Built, monkeypatch: pytest
     assert len(walked) == 2
 
 
+@pytest.mark.slow
 def test_all_nodes_can_be_asked_for(built: Built) -> None:
     search, placed = built
     found = search.search(asked(search.metric)[:1], len(placed.keys) + 5, Allowed(placed.keys))[0]

@@ -54,6 +54,7 @@ def expected(lexical: Lexical, question: str, mask: npt.NDArray[np.bool_]) -> li
     return [pair for pair in lexical.search(question, NODES) if pair[0] in allowed][:TOP_K]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bearable", [None, 100])
 @pytest.mark.parametrize("few", [index.FEW, 0])
 @pytest.mark.parametrize("name", masks())

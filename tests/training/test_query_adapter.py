@@ -154,6 +154,7 @@ def test_a_model_that_scores_texts_teaches_the_adapter_and_one_that_only_chats_d
         Teacher(group, EMBEDDER, method="best")
 
 
+@pytest.mark.slow
 def test_what_is_drawn_and_rewarded_becomes_likelier_and_finds_the_best_arm() -> None:
     """A bandit of four arms; the mean of the drawn gradients is that of the expected reward."""
     scores, rewards = np.array([[0.3, 0.1, 0.0, 0.2]]), np.array([[0.0, 1.0, 0.2, 0.5]])

@@ -181,6 +181,7 @@ def preferences(judge: ScriptedModel | None = None, seed: int = 0) -> list[dict[
     )
 
 
+@pytest.mark.slow
 def test_preferences_of_prefrag_are_of_nine_candidates_whose_status_differs_three_to_one() -> None:
     rows = preferences()
     asked = {prompt: {(warm, top_p) for warm, top_p, sent in DRAWN if sent == prompt} for _, _, prompt in DRAWN}
@@ -205,6 +206,7 @@ def test_a_decision_is_read_with_its_analysis() -> None:
     assert [decision.status(text) for text in (reply, "yes", "Perhaps.")] == [False, True, None]
 
 
+@pytest.mark.slow
 def test_the_best_positive_is_the_one_that_the_judge_names() -> None:
     ids = "|".join(f"of {id}\\?" for id in TUNE if not helped(id))
     judge = ScriptedModel((

@@ -103,6 +103,7 @@ def test_the_chain_of_a_question_that_makes_its_answer_likeliest_is_learned_from
     assert not SufficiencyTrainer(ScriptedModel(("",)), search).best_only
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("questions", "least"), [(60, 0), (400, 50)])
 def test_a_threshold_chosen_among_many_loses_more_than_is_allowed_as_seldom_as_is_said(
     questions: int, least: int

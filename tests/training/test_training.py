@@ -231,6 +231,7 @@ def test_an_option_that_a_part_does_not_take_is_refused(
         trainer_of(part, TrainingContext(passages, None, llm, lambda top_k: BM25(passages, top_k), **given))
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_training_with_what_to_do_and_the_last_checkpoint_stays(
     passages: NodeGroup, items: list[Item], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -272,6 +272,7 @@ def test_meteor_takes_the_largest_alignment_with_the_fewest_chunks(found: list[s
     assert fewest_chunks(found, gold, lambda word: word[0]) == _by_trying_all(found, gold)
 
 
+@pytest.mark.slow
 def test_meteor_is_undetermined_where_a_search_does_not_end() -> None:
     """60 words of three letters each on both sides, in another order."""
     found, gold = "a b c a a c b a c c " * 30, "c a b b a c a b c a b " * 30

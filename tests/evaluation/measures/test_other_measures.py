@@ -240,6 +240,7 @@ def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str
     assert 0 <= found.value <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @check_each("written", OF_ANSWERS)
 @check_each("kind", LONG_TEXTS)

@@ -99,6 +99,7 @@ def test_rouge_is_that_of_rouge_score(written: str, name: str, texts: list[tuple
         assert measure_of(written).score(Answer(text), asked(*answers)) == pytest.approx(theirs, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "tokenize"), [("13a", "13a"), ("characters", "char")])
 @pytest.mark.parametrize("count", [1, 3, 20, 300])
 def test_bleu_is_that_of_sacrebleu(words: str, tokenize: str, count: int, texts: list[tuple[str, list[str]]]) -> None:
@@ -130,6 +131,7 @@ class _Stems:
 FORMS = (("moon", "moons"), ("pull", "pulls", "pulled"), ("sea", "seas"), ("ship", "shipping"), ("red",), ("cat",))
 
 
+@pytest.mark.slow
 def test_meteor_is_that_of_nltk_where_no_word_comes_twice() -> None:
     """Where a word has several places nltk takes the last, which is not the best alignment."""
     from nltk.translate.meteor_score import single_meteor_score  # type: ignore[import-untyped]

@@ -44,6 +44,7 @@ def attempt(name: str, data: bytes, depth: int = 0) -> None:
                 attempt(part.uri, part.data, depth + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MADE))
 def test_a_broken_file_is_read_or_refused(name: str) -> None:
     if importlib.util.find_spec(NEEDS.get(name[name.rfind(".") :], "json")) is None:
@@ -61,6 +62,7 @@ def test_a_truncated_file_is_read_or_refused(name: str) -> None:
         attempt(name, data[:end])
 
 
+@pytest.mark.slow
 @check_each("reader", READERS)
 def test_every_reader_takes_every_other_format(reader: FileReader) -> None:
     """A wrong suffix ends in a reading, or in an error that names the file."""

@@ -84,6 +84,7 @@ def test_nesting_that_cannot_be_read_is_refused(name: str, data: bytes) -> None:
         read(name, data)
 
 
+@pytest.mark.slow
 @check_each("name", ["a.txt", "a.md", "a.rst", "a.adoc", "a.tex", "a.py", "a.csv", "a.html", "a.rtf", "a.eml"])
 def test_a_line_of_a_megabyte_is_read(name: str) -> None:
     begin = {"a.rtf": b"{\\rtf1 ", "a.eml": b"From: a\n\n"}.get(name, b"")

@@ -128,6 +128,7 @@ def test_the_encoding_is_the_declared_one_else_a_guess(data: bytes, expected: st
     assert read(data).document.text == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "html",
     ["<div>" * 100_000 + "deep", "<b>" * 50_000 + "deep", "<div><p>" * 30_000 + "deep</p>" + "</div>" * 30_000],

@@ -266,6 +266,7 @@ def test_a_grid_without_letters_is_no_table() -> None:
     assert (around.document.text, around.warnings) == ("Above", ())
 
 
+@pytest.mark.slow
 def test_an_image_of_an_absurd_page_has_a_bounded_area() -> None:
     data = pdf([Sheet(text(60, 700, "Words"), box=b"[0 0 14400 14400]")])
     (image,) = PageImage((), 1, 144.0).parts(Blob("a.pdf", data))

@@ -69,6 +69,7 @@ def test_blank_texts_have_no_pieces(splitter: Splitter) -> None:
             assert cut(splitter, part_of(text, uri)) == ()
 
 
+@pytest.mark.slow
 @EVERY
 def test_tokens_are_bounded_as_they_are_counted(splitter: Splitter) -> None:
     if not isinstance(splitter, Sized):

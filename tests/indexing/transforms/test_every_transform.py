@@ -97,6 +97,7 @@ def test_there_are_transforms() -> None:
     assert names >= {"RuleEntities", "LLMEntities"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", few(TRANSFORMS, 6), ids=lambda cls: cls.__name__)
 def test_it_gives_pieces_that_stand_where_they_say(cls: type[Operator[Part, Pieces]]) -> None:
     @given(part=parts(), reply=st.sampled_from(REPLIES) | st.text(ALPHABET), draw=st.data())

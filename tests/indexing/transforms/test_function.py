@@ -399,6 +399,7 @@ def counted(text: str) -> str:
     return text.upper()
 
 
+@pytest.mark.slow
 def test_results_are_kept_by_text_when_that_is_wanted() -> None:
     asked.clear()
     with Run(cache=Cache()):

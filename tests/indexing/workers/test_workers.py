@@ -154,6 +154,7 @@ def test_containers_are_opened_within_containers() -> None:
             assert [part.uri for part in workers.parts(Obeying(), Blob(outer.uri, b"1"))] == [f"{outer.uri}/0"]
 
 
+@pytest.mark.slow
 def test_workers_end_while_they_read() -> None:
     began = threading.Event()
     with WorkerProcesses(1) as workers, ThreadPoolExecutor(1) as threads:
@@ -179,6 +180,7 @@ def test_a_reader_that_no_other_process_can_import_is_refused(workers: WorkerPro
         workers.prepare(Local(), Blob("a.do", b"say x"))
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     monkeypatch.setattr("spolia.worker_process.WAIT_S", 0.001)

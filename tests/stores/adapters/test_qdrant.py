@@ -48,6 +48,7 @@ class TestServer(ServerContract):
         return self.server.outage()
 
 
+@pytest.mark.slow
 def test_the_key_comes_from_the_environment_and_is_in_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with QdrantDouble() as server:
         server.key = "right"
