@@ -32,6 +32,7 @@ from spolia.retrieval import InOrder
 from spolia.stores import Embedding, NodeGroup
 from spolia.testing import HashingEmbedder
 from spolia.types import Chain
+from tests.cases import check_each
 
 
 class _Untyped:
@@ -340,7 +341,7 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SLIPS)
+@check_each("name", SLIPS)
 def test_a_slip_is_an_error_that_says_what_to_write(name: str, corpus: Corpus) -> None:
     call, kind, message = SLIPS[name]
     groups = corpus.latest().groups()

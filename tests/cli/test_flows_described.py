@@ -12,6 +12,7 @@ from spolia.flow_files.built_in_flows import BUILT_IN
 from spolia.flows.catalogue import MODULES
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
+from tests.cases import check_each
 
 from .conftest import Spolia
 
@@ -25,7 +26,7 @@ def small_store(tmp_path: Path) -> Path:
     return tmp_path / "notes.spolia"
 
 
-@pytest.mark.parametrize("flow", BUILT_IN)
+@check_each("flow", BUILT_IN)
 def test_every_built_in_flow_has_no_problem(spolia: Spolia, flow: str) -> None:
     ran = spolia("check", flow, "--json")
     assert ran.code == 0

@@ -22,6 +22,7 @@ from spolia.cli.app import app_of, run
 from spolia.cli.commands.doctor import BASE, EXTRAS
 from spolia.cli.exit_codes import Exit, guarded
 from spolia.errors import ModelRejected, QueryError, SpoliaError, StoreBusy
+from tests.cases import check_each
 
 from .conftest import Spolia
 
@@ -41,9 +42,7 @@ def test_help_names_every_command_and_every_exit_code(spolia: Spolia) -> None:
     assert all(str(int(code)) in ran.out for code in Exit)
 
 
-@pytest.mark.parametrize(
-    "words", [*((name,) for name in (*COMMANDS, "fail-points") if name not in ("docs", "groups")), *INNER]
-)
+@check_each("words", [*((name,) for name in (*COMMANDS, "fail-points") if name not in ("docs", "groups")), *INNER])
 def test_every_command_has_help_and_json(spolia: Spolia, words: tuple[str, ...]) -> None:
     ran = spolia(*words, "--help")
     assert ran.code == 0

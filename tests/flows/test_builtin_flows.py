@@ -14,6 +14,7 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Query
+from tests.cases import check_each
 from tests.flows.test_published import Model, Scores
 from tests.retrieval.conftest import store
 from tests.retrieval.test_dense import Words
@@ -44,7 +45,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BUILT_IN)
+@check_each("name", BUILT_IN)
 @pytest.mark.filterwarnings("ignore::spolia.errors.DegradedWarning")
 def test_every_named_flow_finds_or_answers(group: NodeGroup, name: str) -> None:
     more = {"web": BM25(group), "scorer": Scores(otherwise=0.9)} if name in MODULES and name != "naive" else {}

@@ -36,6 +36,7 @@ from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
 from spolia.testing.hash_embedder import HashingEmbedder, HashingTokens
 from spolia.types import Failure, Query, Ranking
+from tests.cases import check_each
 from tests.retrieval.test_learned_sparse import Counting
 from tests.tree import operators
 
@@ -122,8 +123,8 @@ COUNTED = sorted(
 )
 
 
-@pytest.mark.parametrize(("cls", "name"), COUNTED, ids=lambda value: getattr(value, "__name__", value))
-@pytest.mark.parametrize("value", [0.5, 5.0, -1, True, 2**65, "5", float("nan")])
+@check_each(("cls", "name"), COUNTED)
+@check_each("value", [0.5, 5.0, -1, True, 2**65, "5", float("nan")])
 def test_a_count_that_is_none_is_refused_by_every_operator(
     built: NodeGroup, cls: type[Operator[Any, Any]], name: str, value: object
 ) -> None:
@@ -150,8 +151,8 @@ def test_a_count_that_is_none_is_refused_by_every_operator(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize(
+@check_each("search", SEARCHES)
+@check_each(
     ("vector", "said"),
     [
         ((1.0,) * 8, "has 8 numbers; told gives 16"),

@@ -231,7 +231,7 @@ CASES: Mapping[str, tuple[Condition, set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@check_each("name", CASES)
 def test_what_a_filter_means(name: str, kept: tuple[NodeGroup, dict[str, Meta]]) -> None:
     filter, expected = CASES[name]
     assert accepted(kept[1], filter) == expected
@@ -275,7 +275,7 @@ def dated() -> Iterator[tuple[NodeGroup, dict[str, Meta]]]:
         yield stored(Path(folder), described)
 
 
-@pytest.mark.parametrize(("filter", "names"), PERIODS, ids=lambda found: repr(found)[:60])
+@check_each(("filter", "names"), PERIODS)
 def test_years_months_and_days_are_periods(
     filter: Condition, names: str, dated: tuple[NodeGroup, dict[str, Meta]]
 ) -> None:
@@ -321,7 +321,7 @@ WRONG: Sequence[tuple[Condition, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("filter", "message"), WRONG, ids=lambda found: repr(found)[:60])
+@check_each(("filter", "message"), WRONG)
 def test_a_wrong_filter_is_an_error_on_every_retriever(
     filter: Condition, message: str, kept: tuple[NodeGroup, dict[str, Meta]]
 ) -> None:

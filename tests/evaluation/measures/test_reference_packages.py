@@ -17,6 +17,7 @@ from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
 from spolia.models.local.embedders import LocalTokenEmbedder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Item
+from tests.cases import check_each
 from tests.evaluation.measures.fixtures import asked, measure_of
 from tests.models.local import tiny
 
@@ -67,7 +68,7 @@ def trec(runs: tuple[list[Item], dict[str, list[str]]]) -> dict[str, dict[str, f
     return evaluated
 
 
-@pytest.mark.parametrize("written", TREC)
+@check_each("written", TREC)
 def test_measures_of_retrieval_are_those_of_trec_eval(
     written: str, runs: tuple[list[Item], dict[str, list[str]]], trec: dict[str, dict[str, float]]
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from spolia.errors import EncryptedDocument
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
+from tests.cases import check_each
 
 pytest.importorskip("pypdfium2")
 
@@ -124,7 +125,7 @@ def test_all_that_the_manifest_names_is_found(shared_datasets: Path) -> None:
             assert (reading.ocr_pages, reading.empty_pages, reading.warnings) == ((), (), ())
 
 
-@pytest.mark.parametrize(("name", "passage"), [(name, each) for name, some in PASSAGES.items() for each in some])
+@check_each(("name", "passage"), [(name, each) for name, some in PASSAGES.items() for each in some])
 def test_passages_are_in_reading_order(shared_datasets: Path, name: str, passage: str) -> None:
     text = " ".join(read(shared_datasets, name).document.text.split())
     assert passage in text

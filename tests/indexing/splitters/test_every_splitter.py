@@ -18,6 +18,7 @@ from spolia.indexing.splitters.sized_splitter import Sized
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span
+from tests.cases import check_each
 from tests.indexing.splitters.splitter_cases import SIZE, Threes, cut, left_out, part_of, splitters
 from tests.indexing.test_splitter import SCRIPTS, Bytes
 
@@ -96,7 +97,7 @@ FILES = [
 
 
 @EVERY
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@check_each("file", FILES)
 def test_files_of_this_project(splitter: Splitter, file: Path) -> None:
     part = part_of(file.read_text("utf-8"), file.name)
     pieces = cut(splitter, part)
@@ -163,7 +164,7 @@ HUGE = {
 
 @EVERY
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HUGE)
+@check_each("name", HUGE)
 def test_no_text_is_too_much(splitter: Splitter, name: str) -> None:
     text, seen = HUGE[name], 0
     for piece in splitter.pieces(part_of(text, "a.py")):

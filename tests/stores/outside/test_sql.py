@@ -19,6 +19,7 @@ from spolia.databases.postgres_database import PostgresDatabase
 from spolia.databases.read_only_check import refuse_writes
 from spolia.databases.sqlite_file import SQLiteFile
 from spolia.errors import Cancelled, StatementError, StoreError
+from tests.cases import check_each
 from tests.stores.servers import Server
 
 MADE = (
@@ -82,7 +83,7 @@ READS = [
 ]
 
 
-@pytest.mark.parametrize(("statement", "expected"), READS)
+@check_each(("statement", "expected"), READS)
 def test_what_reads_is_answered(database: QueryableDatabase, statement: str, expected: tuple[Any, ...]) -> None:
     found = database.ask(statement, QueryLimits())
     assert (found.rows, found.cut, found.statement) == (expected, False, statement)
@@ -163,7 +164,7 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize("statement", WRITES, ids=lambda text: text[:50])
+@check_each("statement", WRITES)
 def test_what_is_no_single_query_of_known_tables_is_refused(database: QueryableDatabase, statement: str) -> None:
     with pytest.raises(StatementError):
         database.ask(statement, QueryLimits())
@@ -171,7 +172,7 @@ def test_what_is_no_single_query_of_known_tables_is_refused(database: QueryableD
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("statement", WRITES[:24], ids=lambda text: text[:50])
+@check_each("statement", WRITES[:24])
 def test_the_engine_refuses_writes_that_the_syntax_did_not(
     database: QueryableDatabase, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
