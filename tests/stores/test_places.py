@@ -39,6 +39,11 @@ def anew(snapshot: Snapshot) -> VectorPlaces:
     return VectorPlaces(snapshot.opened, "chunk", EMBEDDER).at(snapshot.generation)
 
 
+def assert_same(kept: VectorPlaces, expected: VectorPlaces) -> None:
+    for name in ("keys", "numbers", "rows"):
+        np.testing.assert_array_equal(getattr(kept, name).values, getattr(expected, name).values)
+
+
 @pytest.fixture
 def fresh(fast_folder: Path) -> Corpus:
     return Corpus(str(fast_folder / "notes.spolia"))
@@ -72,10 +77,10 @@ def test_they_are_what_reading_them_anew_says(
         snapshot = published(corpus, state)
         kept = snapshot.open.places.get(("chunk", EMBEDDER)) or anew(snapshot)
         assert kept.generation == snapshot.generation
-        np.testing.assert_array_equal(kept.rows, anew(snapshot).rows)
+        assert_same(kept, anew(snapshot))
         assert kept.segments == anew(snapshot).segments
         vectors = snapshot.vectors("chunk", EMBEDDER, snapshot.allowed("chunk", frozenset()))
-        assert len(vectors) == len(kept.rows)
+        assert len(vectors) == len(kept.keys.values)
 
 
 def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int]) -> None:
@@ -106,16 +111,16 @@ def test_a_file_is_open_as_long_as_its_segment_is_there(fresh: Corpus, monkeypat
     class Graph:
         """What is built over a segment, as a graph is."""
 
-        def __init__(self) -> None:
+        def __init__(self, path: Path) -> None:
             graphs.append(self)
 
     for number in range(3):
         places = published(fresh, {f"{number}.txt": f"Text {number} is new." for number in range(number + 1)}).open
         places.stored("chunk", EMBEDDER)
         if number < 2:
-            places.places["chunk", EMBEDDER].file(Path("one.hnsw"), 1, Graph)
+            places.places["chunk", EMBEDDER].file("one.hnsw", 1, Graph)
     assert len(graphs) == 1
-    assert Path("one.hnsw") not in {path for path, _ in places.places["chunk", EMBEDDER].files}
+    assert "one.hnsw" not in {path for path, _ in places.places["chunk", EMBEDDER].files}
 
 
 @pytest.mark.slow
@@ -143,10 +148,9 @@ def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
         add_missing_vectors(writer)
         writer.publish()
     snapshot = fresh.snapshot()
-    np.testing.assert_array_equal(snapshot.open.places["chunk", EMBEDDER].rows, anew(snapshot).rows)
-    assert (
-        snapshot.open.places["chunk", EMBEDDER].segments.keys() == before.open.places["chunk", EMBEDDER].segments.keys()
-    )
-    stays = np.flatnonzero(np.isin(before.open.places["chunk", EMBEDDER].rows["key"], anew(snapshot).rows["key"]))
-    everything = Allowed(snapshot.open.places["chunk", EMBEDDER].rows["key"])
+    old, new = (generation.open.places["chunk", EMBEDDER] for generation in (before, snapshot))
+    assert_same(new, anew(snapshot))
+    assert new.segments.keys() == old.segments.keys()
+    stays = np.flatnonzero(np.isin(old.keys.values, new.keys.values))
+    everything = Allowed(new.keys.values)
     np.testing.assert_array_equal(snapshot.vectors("chunk", EMBEDDER, everything), known.at(stays))

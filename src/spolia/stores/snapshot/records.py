@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +17,7 @@ from spolia.filters import FILE_FIELDS, And, AnyOf, Between, Field, Leaf, Not, O
 from spolia.stores.access.allowed_nodes import Allowed, Mask
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import EARLIEST_NS, unpacked
+from spolia.stores.snapshot.shared_array import SharedArray, positions_of
 from spolia.types import Filter, Meta, Scalar, Time
 
 RunStatement = Callable[[str, Any], list[Any]]
@@ -76,24 +77,29 @@ def with_file_fields(meta: Meta, of_file: Meta) -> Meta:
 
 
 class DocumentMetadata:
-    """Metadata of the documents at a generation, read on first use; `changed` are keys of those that differ or went.
+    """Metadata of the documents at a generation, read on first use.
 
     They stay packed: of a hundred thousand, to decode all takes half a second, and a filter asks for one field.
     """
 
     def __init__(self, ask: RunStatement, generation: int, before: "DocumentMetadata | None" = None) -> None:
         self._ask, self.generation = ask, generation
-        self.changed: Keys = np.zeros(0, dtype=np.int64)
+        self._since = before.generation if before is not None else generation
         self._packed: dict[int, str] | None = None
         self._files: dict[int, tuple[SourceFile, ...]] | None = None
-        if before is not None:
-            rows = ask(sql.CHANGED_DOCUMENTS, {"since": before.generation, "at": generation})
-            self.changed = np.array([key for (key,) in rows], dtype=np.int64)
-            changed = {"keys": json.dumps(self.changed.tolist()), "at": generation}
-            if before._packed is not None:
-                self._packed = self._without_changed(before._packed) | dict(ask(sql.METADATA_OF_DOCUMENTS, changed))
-            if before._files is not None:
-                self._files = self._without_changed(before._files) | _files_of(ask(sql.FILES_OF_DOCUMENTS, changed))
+        if before is not None and before._packed is not None:
+            self._packed = self._without_changed(before._packed) | dict(self._of_changed(sql.METADATA_OF_DOCUMENTS))
+        if before is not None and before._files is not None:
+            self._files = self._without_changed(before._files) | _files_of(self._of_changed(sql.FILES_OF_DOCUMENTS))
+
+    @cached_property
+    def changed(self) -> Keys:
+        """Keys of the documents that differ from the generation before, or went; asked for only where it was read."""
+        rows = self._ask(sql.CHANGED_DOCUMENTS, {"since": self._since, "at": self.generation})
+        return np.array([key for (key,) in rows], dtype=np.int64)
+
+    def _of_changed(self, statement: str) -> list[Any]:
+        return self._ask(statement, {"keys": json.dumps(self.changed.tolist()), "at": self.generation})
 
     def values(self, documents: Iterable[int], field: Field) -> Iterator[Sequence[Scalar]]:
         """For each document, all values that fit to a field; those of its files where it has none."""
@@ -290,10 +296,14 @@ class Records:
         self._columns: dict[Field, Column] = {}
         self._allowed: dict[object, Allowed] = {}
         ((*columns, own),) = ask(kind.live, {**self._at, "known": before.last if before else 0})
-        self.keys, self._documents, self._audiences = (_numbers(column) for column in columns)
         self._has_own: bool = own > 0 or (before is not None and before._has_own)
+        self._hold([SharedArray(_numbers(column)) for column in columns])
         if before is not None:
             self._take_over(before)
+
+    def _hold(self, arrays: Sequence[SharedArray]) -> None:
+        self._arrays = arrays
+        self.keys, self._documents, self._audiences = (array.values for array in arrays)
 
     def at(self, inherited: DocumentMetadata, schema: Schema) -> "Records":
         return Records(self._ask, self._group, inherited, schema, self)
@@ -405,20 +415,21 @@ class Records:
     def _take_over(self, before: "Records") -> None:
         """Put what an earlier generation knows of the nodes that live on before the ones that were born since."""
         since = {**self._at, "since": before._inherited.generation}
-        dead = np.array([key for (key,) in self._ask(self._kind.dead, since)], dtype=np.int64)
-        stays = ~np.isin(before.keys, dead) if len(dead) else slice(None)  # a slice copies nothing
-        born = len(self.keys)
-        self.keys = np.concatenate([before.keys[stays], self.keys])
-        self._documents = np.concatenate([before._documents[stays], self._documents])
-        self._audiences = np.concatenate([before._audiences[stays], self._audiences])
+        dead = [key for (key,) in self._ask(self._kind.dead, since)]
+        gone = positions_of(dead, before.keys)
+        pairs = zip(before._arrays, self._arrays, strict=True)
+        self._hold([known.without(gone).appended(born.values) for known, born in pairs])
         if (own := before._own) is not None:
             self._own = own | self._read_own(before.last)
-            for key in dead.tolist():
+            for key in dead:
                 self._own.pop(key, None)
         if before._columns or before._allowed:
-            self._take_over_columns(before, stays, len(self.keys) - born)
+            self._take_over_columns(before, gone)
 
-    def _take_over_columns(self, before: "Records", stays: Mask | slice, kept: int) -> None:
+    def _take_over_columns(self, before: "Records", gone: Positions) -> None:
+        stays = np.ones(len(before.keys), dtype=np.bool_)
+        stays[gone] = False
+        kept = np.count_nonzero(stays)
         other = np.isin(self._documents, self._inherited.changed)
         other[kept:] = True
         places = np.full(len(before.keys), -1, dtype=np.int64)

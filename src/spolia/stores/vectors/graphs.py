@@ -39,7 +39,7 @@ from spolia.stores.files import (
     segment_path,
 )
 from spolia.stores.indexes import HNSW
-from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of, open_segment
+from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of, mapped, open_segment
 
 if TYPE_CHECKING:
     from usearch.index import Index
@@ -117,7 +117,7 @@ class VectorGraph:
     """An opened graph; `StoreCorrupt` if it is damaged or of another segment, `MissingExtra` without usearch."""
 
     def __init__(self, path: Path, segment: Path) -> None:
-        data = _mapped(path)
+        data = mapped(path)
         footer, end = _footer(path, data)
         if footer["segment"] != checksum_of(segment).hex():
             raise _damaged(path, "it is of another segment")
@@ -194,7 +194,7 @@ def _finish(path: Path, coding: Quantization, count: int, segment: bytes) -> Non
             "scale": coding.scale,
             "count": count,
             "graph": size,
-            "crc32": crc32(_mapped(path).data),
+            "crc32": crc32(mapped(path).data),
         }
         footer["footer"] = crc32(json.dumps(footer).encode())
         written = json.dumps(footer).encode()
@@ -204,14 +204,10 @@ def _finish(path: Path, coding: Quantization, count: int, segment: bytes) -> Non
 def is_whole(path: Path, segment: Path) -> bool:
     """Whether there is a graph of this segment, as far as its footer tells; `VectorGraph` reads all of it."""
     try:
-        footer, _ = _footer(path, _mapped(path))
+        footer, _ = _footer(path, mapped(path))
         return bool(footer["segment"] == checksum_of(segment).hex())
     except (OSError, StoreCorrupt):
         return False
-
-
-def _mapped(path: Path) -> npt.NDArray[np.uint8]:
-    return np.asarray(np.memmap(path, dtype=np.uint8, mode="r")) if path.stat().st_size else np.zeros(0, np.uint8)
 
 
 def _footer(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any], int]:

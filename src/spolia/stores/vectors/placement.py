@@ -1,6 +1,7 @@
 """Rows of the vectors of a group's live nodes in memory-mapped segments."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,9 +17,10 @@ from spolia.errors import StoreError
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.backends import sql
 from spolia.stores.definition import Metric
-from spolia.stores.files import segment_path
+from spolia.stores.files import segment_names, segment_path
 from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
+from spolia.stores.snapshot.shared_array import SharedArray, positions_of
 from spolia.stores.vectors.dense import Vectors, checksum_of
 from spolia.stores.vectors.search import exact, ordered_scores
 
@@ -62,35 +64,37 @@ class PlacedVectors:
         return np.repeat(np.arange(len(self.segments), dtype=np.int32), np.diff(self.starts))[self.places]
 
     @cached_property
-    def members(self) -> list[Rows]:
-        """Positions of the nodes whose vectors are in each segment."""
-        if isinstance(self._all_rows[1], slice):
-            bounds = np.searchsorted(self.places, self.starts).tolist()
-            return [np.arange(*pair) for pair in pairwise(bounds)]
-        counts = np.bincount(self.segment_of, minlength=len(self.segments))
-        return np.split(np.argsort(self.segment_of, kind="stable"), np.cumsum(counts)[:-1])
+    def _by_row(self) -> tuple[Rows, Rows | None]:
+        """All rows in order, and the positions of their nodes; None where these are in order too."""
+        if (self.places[1:] > self.places[:-1]).all():
+            return self.places, None
+        order = np.argsort(self.places, kind="stable")  # they are nearly in order, which makes this the fastest kind
+        return self.places[order], order
 
     @cached_property
-    def _owners(self) -> tuple[Rows, npt.NDArray[np.int32]]:
-        """Positions by row, and for each row where those of it begin there."""
-        order = np.argsort(self.places, kind="stable")
-        ends = np.cumsum(np.bincount(self.places, minlength=self.starts[-1]), dtype=np.int32)
-        return order, np.append(np.int32(0), ends)
+    def _bounds(self) -> list[int]:
+        bounds: list[int] = np.searchsorted(self._by_row[0], self.starts).tolist()
+        return bounds
+
+    @cached_property
+    def counts(self) -> Rows:
+        """Nodes whose vectors are in each segment."""
+        return np.diff(self._bounds)
+
+    def members(self, segment: int) -> Rows:
+        """Return the positions of the nodes whose vectors are in a segment."""
+        first, end = self._bounds[segment : segment + 2]
+        order = self._by_row[1]
+        return np.arange(first, end) if order is None else np.sort(order[first:end])
 
     def owners(self, rows: Rows) -> tuple[Rows, Rows]:
         """Positions of the nodes whose vectors are in these rows, and for each of them which of the rows it is."""
-        if isinstance(self._all_rows[1], slice):  # the rest takes 1 ms of 100,000 nodes after each publication
-            at = np.minimum(np.searchsorted(self.places, rows), len(self.places) - 1)
-            which = np.flatnonzero(self.places[at] == rows)
-            return at[which], which
-        order, begins = self._owners
-        ends = begins[rows + 1]
-        counts = ends - begins[rows]
-        which = np.arange(len(rows))
-        if (counts == 1).all():  # nearly always, and it takes a third of the time
-            return order[begins[rows]], which
-        which = np.repeat(which, counts)
-        return order[np.arange(len(which)) + np.repeat(ends - np.cumsum(counts), counts)], which
+        by_row, order = self._by_row
+        begins, ends = np.searchsorted(by_row, rows), np.searchsorted(by_row, rows, side="right")
+        counts = ends - begins
+        which = np.repeat(np.arange(len(rows)), counts)
+        at = np.arange(len(which)) + np.repeat(ends - np.cumsum(counts), counts)
+        return at if order is None else order[at], which
 
     def vectors(self, rows: Rows) -> Vectors:
         """The vectors of rows that ascend."""
@@ -126,36 +130,62 @@ def together(parts: Sequence[Rows]) -> Rows:
 
 
 ROW = np.dtype([("key", "<i8"), ("segment", "<i4"), ("row", "<i4")])
-_WIDE = np.dtype("<c16")
 LACKING = -1
 """Stands where the segment does of a node without a vector."""
 
 
+def _empty(dtype: str) -> SharedArray:
+    return SharedArray(np.zeros(0, dtype=dtype))
+
+
 @dataclass(frozen=True, eq=False)
+class SegmentLayout:
+    """Segments put one below the other, by number, and the rows of vectors in all of them: of the first nodes of a
+    generation, or of all."""
+
+    numbers: list[int] = field(default_factory=list)
+    rows: SharedArray = field(default_factory=lambda: _empty("<i8"))
+
+    def without(self, positions: Rows) -> "SegmentLayout":
+        return SegmentLayout(self.numbers, self.rows.without(positions[positions < len(self.rows.values)]))
+
+
+@dataclass(eq=False)
 class VectorPlaces:
     """The key, segment and row of each vector of a group at a generation, and the checksums of the segments.
 
     Later generations inherit the opened files of segments that are still there: to read and check one takes a
-    thousand times as long as a question.
+    thousand times as long as a question. What they inherit of nodes is not copied, unless some of these died.
     """
 
     opened: OpenStore
     group: str
     embedder: str
     generation: int = 0
-    rows: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=ROW))
+    keys: SharedArray = field(default_factory=lambda: _empty("<i8"))
+    numbers: SharedArray = field(default_factory=lambda: _empty("<i4"))
+    rows: SharedArray = field(default_factory=lambda: _empty("<i4"))
+    is_lacking: bool = False
+    layout: SegmentLayout = field(default_factory=SegmentLayout)
     segments: Mapping[int, bytes] = field(default_factory=dict)
-    files: dict[tuple[Path, bytes], Any] = field(default_factory=dict)
+    files: dict[tuple[str, bytes], Any] = field(default_factory=dict)
 
-    def file(self, path: Path, segment: int, open: Callable[[], T]) -> T:
+    def file(self, path: str, segment: int, open: Callable[[Path], T]) -> T:
         """Open a file of a segment, or return it if it is open; it stays open as long as the segment is there."""
         key = path, self.segments.get(segment, b"")
-        file = self.files[key] = self.opened.shared(key, open)
+        file = self.files[key] = self.opened.shared(key, lambda: open(Path(path)))
         return file
+
+    def path(self, segment: int) -> str:
+        return f"{self._folder}{segment_names(self.embedder, segment)[1]}"
+
+    @cached_property
+    def _folder(self) -> str:
+        return f"{segment_path(self.opened.folder, self.embedder, 0).parent}{os.sep}"
 
     def at(self, generation: int) -> "VectorPlaces":
         found = self._at(generation)
-        if len(self.rows) and self._were_replaced():  # asked last: then none of the rows is older than others
+        if len(self.keys.values) and self._were_replaced():  # asked last: then none of the rows is older than others
             return VectorPlaces(self.opened, self.group, self.embedder, files=self.files).at(generation)
         return found
 
@@ -166,30 +196,51 @@ class VectorPlaces:
 
     def _at(self, generation: int) -> "VectorPlaces":
         segments = dict(self._there())
-        rows = self.rows
+        keys, numbers, rows, layout = self.keys, self.numbers, self.rows, self.layout
         since = {"grp": self.group, "since": self.generation, "at": generation}
-        if len(rows) and (dead := [key for (key,) in self.opened.rows(sql.DEAD_RECORDS, since)]):
-            rows = rows[~np.isin(rows["key"], dead)]
+        if len(keys.values) and (dead := [key for (key,) in self.opened.rows(sql.DEAD_RECORDS, since)]):
+            gone = positions_of(dead, keys.values)
+            keys, numbers, rows = keys.without(gone), numbers.without(gone), rows.without(gone)
+            layout = layout.without(gone)
         values = {"embedder": self.embedder, "grp": self.group, "at": generation}
-        known = int(self.rows["key"][-1]) if len(self.rows) else 0
-        parts = [rows, self._asked(sql.PLACED, {**values, "known": known})]
+        known = int(self.keys.values[-1]) if len(self.keys.values) else 0
+        added = self._asked(sql.PLACED, {**values, "known": known})
         same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
-        if len(same) < len(self.segments) or (rows["segment"] == LACKING).any():
-            stays = np.isin(rows["segment"], same)
-            moved = json.dumps(rows["key"][~stays].tolist())
-            parts = [rows[stays], parts[1], self._asked(sql.PLACED_OF_KEYS, {**values, "keys": moved})]
-        rows = np.concatenate([part.view(_WIDE) for part in parts]).view(ROW)  # numpy copies records field by field
-        if len(parts) > 2:
-            rows = rows[np.argsort(rows["key"])]
+        if len(same) == len(self.segments) and not self.is_lacking:
+            keys, numbers, rows = (
+                keys.appended(added["key"]),
+                numbers.appended(added["segment"]),
+                rows.appended(added["row"]),
+            )
+        else:
+            stays = np.isin(numbers.values, same)
+            moved = json.dumps(keys.values[~stays].tolist())
+            added = np.concatenate([added, self._asked(sql.PLACED_OF_KEYS, {**values, "keys": moved})])
+            columns = ((keys, "key"), (numbers, "segment"), (rows, "row"))
+            parts = [np.concatenate([column.values[stays], added[name]]) for column, name in columns]
+            order = np.argsort(parts[0])
+            keys, numbers, rows = (SharedArray(part[order]) for part in parts)
+            layout = SegmentLayout()
         needed = set(segments.values())
-        files = {key: file for key, file in self.files.copy().items() if key[1] in needed}
-        return VectorPlaces(self.opened, self.group, self.embedder, generation, rows, segments, files)
+        return VectorPlaces(
+            self.opened,
+            self.group,
+            self.embedder,
+            generation,
+            keys,
+            numbers,
+            rows,
+            is_lacking=bool((added["segment"] == LACKING).any()),
+            layout=layout,
+            segments=segments,
+            files={key: file for key, file in self.files.copy().items() if key[1] in needed},
+        )
 
     def _there(self) -> Iterator[tuple[int, bytes]]:
         for number, *_ in self.opened.rows(sql.SEGMENTS_OF, (self.embedder,)):
             # One that is not there was joined in this moment, or damaged: who searches says so.
             with suppress(OSError):
-                yield number, checksum_of(segment_path(self.opened.folder, self.embedder, number))
+                yield number, checksum_of(self.path(number))
 
     def _asked(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
         found = self.opened.each(statement, values)

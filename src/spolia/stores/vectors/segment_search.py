@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,12 @@ from spolia.core.run_context import note
 from spolia.errors import MissingExtra, StoreCorrupt, StoreError
 from spolia.stores.access.allowed_nodes import Allowed, Keys, Mask
 from spolia.stores.definition import Metric
-from spolia.stores.files import corrupt, graph_folder, segment_path
+from spolia.stores.files import corrupt, graph_folder
 from spolia.stores.indexes import HNSW, IndexSettings
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import EMBED_AGAIN, Vectors, VectorSegment
 from spolia.stores.vectors.graphs import VectorGraph, graph_path
-from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, VectorPlaces, together
+from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, SegmentLayout, VectorPlaces, together
 from spolia.stores.vectors.search import DenseSearch, Found, questions, rough, slack
 from spolia.stores.vectors.segments import AnySegment, open_any
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
@@ -146,7 +146,7 @@ class GraphSearch(ExactSearch):
             yield together([some, *walked])
 
     def _plan(self, positions: Rows | None, wanted: int) -> tuple[list[_Walk], Rows | None]:
-        counts = self._counts
+        counts = self.placed.counts
         if positions is not None:
             inside = self.placed.segment_of[positions]
             counts = np.bincount(inside, minlength=len(self.graphs))
@@ -161,12 +161,8 @@ class GraphSearch(ExactSearch):
         if not walks:
             return [], positions
         if positions is None:
-            return walks, np.sort(together([self.placed.members[segment] for segment in compared]))
+            return walks, np.sort(together([self.placed.members(segment) for segment in compared]))
         return walks, positions[np.isin(inside, compared)]
-
-    @cached_property
-    def _counts(self) -> Rows:
-        return np.array([len(members) for members in self.placed.members])
 
     def _first_fetch(self, segment: int, count: int, wanted: int) -> int:
         """As many as hold twice the wanted ones in their first half, if the allowed ones are spread evenly.
@@ -174,7 +170,7 @@ class GraphSearch(ExactSearch):
         1.5 times where all are allowed: of 100,000 sentences the 100 nearest are found with a recall of 0.990 then, and
         0.994 with twice as many, in a fifth more time. The 10 nearest are found alike.
         """
-        times = 4 if count < self._counts[segment] else 3
+        times = 4 if count < self.placed.counts[segment] else 3
         return -(-times * wanted * len(self.placed.segments[segment]) // max(count, 1))
 
     def _pays(self, fetch: int, count: int) -> bool:
@@ -192,7 +188,7 @@ class GraphSearch(ExactSearch):
             if held >= wanted:
                 return found
             fetch = max(_GROWTH * fetch, 2 * fetch * wanted // max(held, 1))
-        members = self.placed.members[walk.segment]
+        members = self.placed.members(walk.segment)
         return next(self.near(query[None], members if mask is None else members[mask[members]], wanted))
 
 
@@ -213,17 +209,16 @@ class OpenGraphs:
             return found
         if (wrong := self._wrong.get(segment)) is None:
             folder = graph_folder(self.places.opened.folder, self.places.embedder)
-            path = graph_path(folder, segment, self.metric, self.settings)
-            wrong = self._opened(segment, path)
+            wrong = self._opened(segment, graph_path(folder, segment, self.metric, self.settings))
         if wrong:
             note(wrong)
         return self._open.get(segment)
 
     def _opened(self, segment: int, path: Path) -> str:
         """Open a graph; what is wrong with it, in words. One that is not built yet is looked for again."""
-        below = segment_path(self.places.opened.folder, self.places.embedder, segment)
+        below = Path(self.places.path(segment))
         try:
-            self._open[segment] = self.places.file(path, segment, lambda: VectorGraph(path, below))
+            self._open[segment] = self.places.file(str(path), segment, lambda path: VectorGraph(path, below))
         except FileNotFoundError:
             return f"The graph {path.name} is not built yet: vectors were compared one by one, which is slower."
         except MissingExtra as error:
@@ -277,22 +272,22 @@ def _located(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows,
 
 
 def _opened(snapshot: Snapshot, places: VectorPlaces) -> tuple[Keys, Rows, dict[int, AnySegment]]:
-    rows = places.rows
-    number_of = np.ascontiguousarray(rows["segment"])
-    if lacking := int(np.count_nonzero(number_of == LACKING)):
+    known, number_of = places.layout, places.numbers.values
+    if places.is_lacking:
         raise StoreError(
-            f"{lacking} nodes of group {places.group!r} in {snapshot.opened.store} have no vector from "
-            f"{places.embedder!r}. Search with the embedder of the group's manifest, or index with this one into "
-            "another store."
+            f"{np.count_nonzero(number_of == LACKING)} nodes of group {places.group!r} in {snapshot.opened.store} have "
+            f"no vector from {places.embedder!r}. Search with the embedder of the group's manifest, or index with this "
+            "one into another store."
         )
-    # Runs of rows of one segment, which are few as a rule: what is done for each row takes longer than a question.
-    begins = np.append(0, np.flatnonzero(number_of[1:] != number_of[:-1]) + 1)[: len(rows)]
-    number_of = number_of[begins]
-    numbers = np.flatnonzero(np.bincount(number_of)).tolist()  # a unique() would sort them
-    segments: dict[int, AnySegment] = {}
-    for number in numbers:
-        path = segment_path(places.opened.folder, places.embedder, number)
-        segments[number] = places.file(path, number, partial(open_any, path))
+    number_of = number_of[len(known.rows.values) :]
+    fresh = np.flatnonzero(np.bincount(number_of)) if len(number_of) else number_of  # a unique() would sort them
+    numbers = sorted({*known.numbers, *fresh.tolist()})
+    if numbers[: len(known.numbers)] != known.numbers:  # then the rows of the known nodes are others
+        places.layout = SegmentLayout()
+        return _opened(snapshot, places)
+    segments = {number: places.file(places.path(number), number, open_any) for number in numbers}
     starts = np.zeros(max(numbers, default=0) + 1, dtype=np.int64)
     starts[numbers] = np.cumsum([0, *(len(segment.hashes) for segment in segments.values())])[:-1]
-    return rows["key"].copy(), np.repeat(starts[number_of], np.diff(begins, append=len(rows))) + rows["row"], segments
+    rows = places.rows.values[len(known.rows.values) :]
+    layout = places.layout = SegmentLayout(numbers, known.rows.appended(starts[number_of] + rows))
+    return places.keys.values, layout.rows.values, segments
