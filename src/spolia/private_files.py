@@ -65,6 +65,11 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         file.write(text)
 
 
+def file_mode(folder: str | os.PathLike[str]) -> int:
+    """Return the mode of the files in a folder."""
+    return _mode_in(os.fspath(folder), FILE, SHARED_FILE)
+
+
 def protect(path: str | os.PathLike[str]) -> None:
     """Give what a library has written, a file or a tree, the modes of the folder that it is in."""
     is_shared = _is_shared(os.path.dirname(os.path.abspath(path)))

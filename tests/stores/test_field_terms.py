@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tantivy
 
 from spolia.filters import And, AnyOf, Between, Condition, Field, Not, Or, Schema
 from spolia.stores.access.allowed_nodes import Allowed
-from spolia.stores.files import columns_in, lacks_columns
-from spolia.stores.lexical import field_terms
+from spolia.stores.files import column_of, columns_in, lacks_columns
+from spolia.stores.lexical import field_terms, index_writer
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.index import Lexical
+from spolia.stores.lexical.index import BODY, KEY, LENGTH, Lexical
 from spolia.stores.lexical.index_writer import Added, freeze
 from spolia.types import Meta
 
@@ -127,3 +129,26 @@ def test_an_index_gets_the_columns_that_it_lacks_unless_it_is_large(
     assert lacks_columns(tmp_path / "g1", ["lang", "day"])
     monkeypatch.setattr("spolia.stores.files.REBUILT", 1)
     assert not lacks_columns(tmp_path / "g1", ["lang", "day"])
+
+
+def test_an_index_with_a_column_for_each_field_is_searched_and_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions wrote such ones."""
+
+    def schema(fields: Iterable[str]) -> Any:
+        builder = tantivy.SchemaBuilder().add_unsigned_field(KEY, indexed=True, fast=True)
+        builder.add_text_field(BODY, tokenizer_name="whitespace", index_option="freq")
+        builder.add_unsigned_field(LENGTH, fast=True)
+        for field in fields:
+            builder.add_text_field(column_of([field]), tokenizer_name="raw", index_option="basic")
+        return builder.build()
+
+    nodes = [(key, "w1", json.dumps([["lang", "en"], ["price", key]]), "") for key in (1, 2)]
+    monkeypatch.setattr(index_writer, "_schema", schema)
+    freeze(tmp_path / "g1", None, (), nodes[:1], ANALYZER, fields=["lang", "price"])
+    freeze(tmp_path / "g2", tmp_path / "g1", (), nodes[1:], ANALYZER, fields=["lang", "price"])
+    assert not lacks_columns(tmp_path / "g2", ["lang", "price"])
+    index = Lexical(tmp_path / "g2", ANALYZER)
+    for filter, keys in ((AnyOf("lang", ("en",)), [1, 2]), (Between("price", at_least=2), [2])):
+        assert [key for key, _ in index.search("w1", 5, filter=index.filter_query(filter, SCHEMA))] == keys

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from spolia.errors import ManifestMismatch, StoreError
+from spolia.stores.backends import sql
 from spolia.stores.backends.rows import NOT_YET, SourceRow
 from spolia.stores.corpus import Corpus
+from spolia.stores.files import DATABASE
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding
 from spolia.stores.writer import Writer
@@ -282,3 +287,22 @@ def test_of_changes_that_are_taken_back_together_nothing_stays(corpus: Corpus) -
         put(writer, "new.txt", "A whole commit.")
         add_missing_vectors(writer)
     assert found(corpus, "whole commit") == ["new.txt"]
+
+
+def test_a_lent_connection_writes_while_it_may_and_only_into_its_own_database(fast_folder: Path) -> None:
+    corpus = Corpus(str(fast_folder / "notes.spolia")).create()
+    backend = corpus.backend
+    reading = Writer(backend, 1).read_on()
+    with closing(backend.writing(1, reading)) as session:
+        assert session.connection is reading
+        session.connection.execute(sql.BEGIN)
+        session.connection.execute(sql.FORGET_EMBEDDED)
+    assert not reading.in_transaction
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reading.execute(sql.FORGET_EMBEDDED)
+    database = Path(corpus.path, DATABASE)
+    shutil.copyfile(database, fast_folder / "restored.db")
+    (fast_folder / "restored.db").replace(database)
+    with closing(backend.writing(1, reading)) as session:
+        assert session.connection is not reading
+    reading.close()

@@ -323,10 +323,10 @@ def refuse_no_embedder(given: object, whose: str, *kinds: type) -> None:
     Traceback (most recent call last):
     spolia.errors.WiringError: It wants an embedder, and was given 8 (int). Write MiniLM(); docs/...
     """
+    if not isinstance(given, (type, str)) and any(not lacking(given, kind) for kind in kinds):
+        return
     kind = max(kinds, key=lambda kind: len(members(kind)) - len(lacking(given, kind)))
     lacks = lacking(given, kind)
-    if not isinstance(given, (type, str)) and not lacks:
-        return
     said = f"{whose} wants an embedder, and was given {given!r:.80} ({type(given).__name__})."
     if isinstance(given, type):
         raise WiringError(f"{said} Write {given.__name__}(...).")

@@ -316,14 +316,18 @@ def _refuse_no_transform(found: object) -> None:
 def _embeddings(found: object) -> tuple[Embedding, ...]:
     """One or several; an embedder alone is searched as an `Embedding` says by default."""
     several = found if isinstance(found, (tuple, list)) else (found,)
-    made = tuple(Embedding(one) if isinstance(one, (Embedder, SparseEmbedder)) else one for one in several)
-    for one in made:
-        if not isinstance(one, Embedding):
+    made = []
+    for one in several:
+        if isinstance(one, Embedding):
+            made.append(one)
+        elif isinstance(one, (Embedder, SparseEmbedder)):
+            made.append(Embedding(one))
+        else:
             raise GroupError(
                 f"The nodes would be embedded by {one!r:.80} ({type(one).__name__}). Write "
                 "embeddings=(Embedding(MiniLM()),)."
             )
-    return made
+    return tuple(made)
 
 
 def refuse_unstorable(operator: Operator[Any, Any]) -> None:

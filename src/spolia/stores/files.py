@@ -16,7 +16,7 @@ from hashlib import blake2b
 from math import inf, log2
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from spolia.errors import StoreCorrupt, StoreError
 from spolia.private_files import make_folder
@@ -191,11 +191,16 @@ def checksums(folder: Path) -> dict[str, list[Any]]:
 
 
 def checksum(path: str | Path) -> list[Any]:
+    with open(path, "rb", buffering=0) as file:
+        return checksum_of_file(file)
+
+
+def checksum_of_file(file: IO[bytes]) -> list[Any]:
+    """Return size and checksum of an open file."""
     total, size = blake2b(digest_size=16), 0
-    with open(path, "rb") as file:
-        while piece := file.read(_BUFFER_BYTES):
-            total.update(piece)
-            size += len(piece)
+    while piece := file.read(_BUFFER_BYTES):
+        total.update(piece)
+        size += len(piece)
     return [size, total.hexdigest()]
 
 
@@ -234,7 +239,8 @@ def lacks_files(error: BaseException | None) -> bool:
 
 def _wrong(folder: Path, is_wrong: Callable[[str, list[Any]], bool]) -> str:
     try:
-        wrong = [name for name, written in checksums(folder).items() if is_wrong(os.path.join(folder, name), written)]
+        place = str(folder)  # once: an index has some fifty files
+        wrong = [name for name, written in checksums(folder).items() if is_wrong(f"{place}/{name}", written)]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if lacks_files(error):
             raise
@@ -255,19 +261,31 @@ def gone(folder: Path) -> int:
 _COLUMN = "meta_"
 
 
-def column_of(field: str) -> str:
-    """Return the name, one that tantivy allows, of an index's column for a metadata field.
+class TermColumn(NamedTuple):
+    """Where an index has the values of a metadata field: a field of tantivy's, and what its terms begin with."""
 
-    >>> column_of("année")
-    'meta_616e6ec3a965'
+    name: str
+    prefix: str
+
+
+def column_of(fields: Iterable[str]) -> str:
+    """Return the name, one that tantivy allows, of an index's column for metadata fields.
+
+    >>> column_of(["année", "by"])
+    'meta_616e6ec3a965_6279'
     """
-    return _COLUMN + field.encode("utf-8", "surrogatepass").hex()
+    return _COLUMN + "_".join(field.encode("utf-8", "surrogatepass").hex() for field in fields)
 
 
-def columns_in(folder: Path) -> dict[str, str]:
-    """Return the columns of an index, by the metadata field that each is of."""
-    columns = (name for name in _index_names(folder) if name.startswith(_COLUMN))
-    return {bytes.fromhex(name[len(_COLUMN) :]).decode("utf-8", "surrogatepass"): name for name in columns}
+def columns_in(folder: Path) -> dict[str, TermColumn]:
+    """Return the columns of an index, by metadata field. Fields of one column tell their terms apart by their names."""
+    found = dict[str, TermColumn]()
+    for name in _index_names(folder):
+        if name.startswith(_COLUMN):
+            coded = name[len(_COLUMN) :].split("_")
+            fields = [bytes.fromhex(each).decode("utf-8", "surrogatepass") for each in coded]
+            found |= {field: TermColumn(name, json.dumps(field) if len(fields) > 1 else "") for field in fields}
+    return found
 
 
 def lacks_columns(folder: Path, fields: Iterable[str]) -> bool:
@@ -350,11 +368,20 @@ def _segments(folder: Path) -> list[tuple[int, int]]:
 
 
 def _meta(folder: Path, part: str) -> list[Any]:
+    path = os.path.join(folder, "meta.json")
+    state = os.stat(path)
     try:
-        found: list[Any] = json.loads((folder / "meta.json").read_text())[part]
+        found: list[Any] = _read_meta(path, state.st_ino, state.st_size, state.st_mtime_ns)[part]
         return found
     except (LookupError, TypeError, RecursionError) as error:
         raise ValueError(f"meta.json lacks {error}") from error
+
+
+@lru_cache(16)  # a publication asks for it eight times
+def _read_meta(path: str, *state: int) -> Any:
+    """Read what tantivy writes of an index; `state` is that of the file, which it replaces."""
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
 
 
 _POINTS = """

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 from spolia.core.codec import decode, encode
@@ -257,7 +258,8 @@ def manifest_of(
     _refuse_lineage(name, definition, above)
     for embedding in definition.embeddings:
         refuse_namesakes(embedding.embedder, above)
-    definition = definition.but(transform=_as_stored(definition.transform, above.get(name)))
+    if (transform := _as_stored(name, definition.transform, above.get(name))) is not definition.transform:
+        definition = definition.but(transform=transform)
     return Manifest(
         group=name,
         transform=definition.transform.short,
@@ -271,10 +273,12 @@ def manifest_of(
     )
 
 
-def _as_stored(transform: Transform, there: Manifest | None) -> Transform:
+def _as_stored(name: str, transform: Transform, there: Manifest | None) -> Transform:
     """The stored transform, if the given one differs only in the paths of its files, as on another machine."""
+    if there is None or there.definition == _plain(name, transform):
+        return transform
     with suppress(GroupError):  # by what is not known here nothing can be compared
-        if there is not None and _is_alike(transform, stored := transform_of(there, accept=None)):
+        if _is_alike(transform, stored := transform_of(there, accept=None)):
             return stored
     return transform
 
@@ -416,7 +420,12 @@ def embedder_of(
 
 
 def index_of(how: GroupEmbedding) -> IndexSettings:
-    return decode(json.loads(how.index), IndexSettings, known=Catalogue())  # type: ignore[no-any-return]
+    return _index_settings(how.index)
+
+
+@lru_cache(64)  # each publication asks for it, and so does the first question after it
+def _index_settings(written: str) -> IndexSettings:
+    return decode(json.loads(written), IndexSettings, known=Catalogue())  # type: ignore[no-any-return]
 
 
 def refuse_stored(settings: IndexSettings, group: str) -> None:

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 from spolia.errors import StoreBusy, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Backend
+from spolia.stores.backends.backend import Backend, Connection
 from spolia.stores.backends.publication import NONE, Draft, Lacking
 from spolia.stores.backends.rows import (
     NOT_YET,
@@ -113,11 +113,11 @@ class Staging(Draft):
 
     def __init__(self, store: Backend, timeout_s: float) -> None:
         self.store, self.timeout_s = store, timeout_s
-        with closing(Writer(store, timeout_s)) as writer:  # takes over what a killed run has left
-            self._is_damaged = writer.is_dirty
-        self._begin()
+        writer = Writer(store, timeout_s)  # takes over what a killed run has left
+        self._is_damaged = writer.is_dirty
+        self._begin(writer.read_on())
 
-    def _begin(self) -> None:
+    def _begin(self, connection: Connection) -> None:
         self.conflicts: set[str] = set()
         self._has_committed = self._is_scattered = False
         self.made: Counter[str] = Counter()
@@ -125,7 +125,7 @@ class Staging(Draft):
         self._staged = _Staged()
         self._vectors: list[tuple[Callable[..., None], str, Sequence[bytes], Any]] = []
         self._pending: set[tuple[str, bytes]] = set()
-        self._connection = self.store.reading()
+        self._connection = connection
         with self._reading():
             self._read_what_is_published()
         self._published = dict(self.manifests)
@@ -479,22 +479,27 @@ class Staging(Draft):
         """
         for later in reversed(range(ROUNDS)) if self._staged.changes or self._vectors or self._is_damaged else ():
             generation, tried = self._prepare(complete) if self._staged.defined else (0, set())
-            with closing(Writer(self.store, self.timeout_s)) as writer:
+            with closing(Writer(self.store, self.timeout_s, self._connection)) as writer:
                 is_other = bool(self._staged.defined) and writer.generation != generation
                 if is_other and later and self._lacking_of_others() - tried:
                     continue
                 self._commit(writer, complete, embedded)
             self._staged = _Staged()
-            ready = compact(self.store, self.manifests, self.timeout_s, ended=False, waits=False)
-            self.generation = ready or self.generation
             break
         return self.generation
+
+    def join_full(self) -> None:
+        """Join the vectors that fill a segment for good, while a run goes on; `compact` joins the rest at its end."""
+        ready = compact(self.store, self.manifests, self.timeout_s, ended=False, waits=False)
+        self.generation = ready or self.generation
 
     def compact(self) -> int:
         """Join what the commits of this run left in small pieces; lexical indexes only if nobody else writes."""
         if self._has_committed:
             scattered = self._is_scattered
-            moved = compact_all(self.store, self.manifests, self.timeout_s, is_scattered=scattered)
+            moved = compact_all(
+                self.store, self.manifests, self.timeout_s, is_scattered=scattered, connection=self._connection
+            )
             self.generation = moved or self.generation
         return self.generation
 

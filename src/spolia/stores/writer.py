@@ -9,7 +9,7 @@ from spolia.errors import GroupError, NotAStore, StoreBusy, StoreError
 from spolia.filters import Field, Schema
 from spolia.private_files import set_aside
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Backend, WriteSession
+from spolia.stores.backends.backend import Backend, Connection, WriteSession
 from spolia.stores.backends.publication import NONE, Draft, Publication, Transaction
 from spolia.stores.backends.rows import (
     NOT_YET,
@@ -34,13 +34,17 @@ if TYPE_CHECKING:
 
 
 class Writer(Draft):
-    """The one that may write to a store; made by `Corpus.writer`. `mended` says what was damaged and built again."""
+    """The one that may write to a store; made by `Corpus.writer`. `mended` says what was damaged and built again.
 
-    def __init__(self, store: Backend, timeout_s: float) -> None:
+    Args:
+        connection: as for `Backend.writing`.
+    """
+
+    def __init__(self, store: Backend, timeout_s: float, connection: Connection | None = None) -> None:
         self.store = store
         self.mended: list[str] = []
         self._embedded: VectorWriter | None = None
-        self._writing: WriteSession = store.writing(timeout_s)
+        self._writing: WriteSession = store.writing(timeout_s, connection)
         try:
             self._connection = self._writing.connection
             self._transaction = Transaction(store, self._connection)
@@ -543,6 +547,11 @@ class Writer(Draft):
                 self.store.recover(self._connection, self.manifests, self._known(), self.generation)
         return self.mended
 
+    def read_on(self) -> Connection:
+        """End without changes, and return a connection that can only read."""
+        self._transaction.ended = True
+        return self.store.read_after(self._writing)
+
     def close(self) -> None:
         """Take back what was not published, and let the next one write."""
         transaction: Transaction | None = getattr(self, "_transaction", None)
@@ -574,10 +583,15 @@ def compact(
 
 
 def compact_all(
-    store: Backend, manifests: Mapping[str, Manifest], timeout_s: float, *, is_scattered: bool = True
+    store: Backend,
+    manifests: Mapping[str, Manifest],
+    timeout_s: float,
+    *,
+    is_scattered: bool = True,
+    connection: Connection | None = None,
 ) -> int:
     """As `compact`; and lexical indexes, where they may be scattered and nobody else writes."""
-    moved = store.compact(manifests, ended=True, waits=True)
+    moved = store.compact(manifests, ended=True, waits=True, connection=connection)
     if moved or is_scattered:
         with suppress(StoreBusy), closing(Writer(store, timeout_s if moved else 0)) as writer:
             return writer.merge(moved=moved)

@@ -4,7 +4,7 @@ The content must agree with the name: a reader refuses another format and says w
 """
 
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
@@ -161,7 +161,16 @@ def by_suffix(readers: Readers = READERS) -> Mapping[str, FileReader]:
     >>> reader_of("notes/a.foo", by_suffix({"*.foo": shouted})).read(Blob("a.foo", b"stones")).document.text
     'STONES'
     """
-    found = {_suffix(known): reader for known, reader in _pairs(readers)}
+    return _by_built_in_suffix() if readers is READERS else _by_suffix(_pairs(readers))
+
+
+@cache  # for each text that is added, it would take half a millisecond
+def _by_built_in_suffix() -> Mapping[str, FileReader]:
+    return _by_suffix(_pairs(READERS))
+
+
+def _by_suffix(pairs: Iterable[tuple[str, FileReader | str]]) -> Mapping[str, FileReader]:
+    found = {_suffix(known): reader for known, reader in pairs}
     patterns = {known: reader for known, reader in reversed(found.items()) if is_pattern(known)}
     return _BySuffix(patterns | {known: reader for known, reader in found.items() if known not in patterns})
 

@@ -125,7 +125,7 @@ class DryRun(Staging):
         self._put: dict[str, bytes] = {}
         self._gone: set[str] = set()
         self._embedded_more: list[tuple[str, GroupEmbedding]] = []
-        self._begin()
+        self._begin(store.reading())
 
     def changed(self, uris: Iterable[str]) -> set[str]:
         return set()
@@ -202,6 +202,9 @@ class DryRun(Staging):
 
     def spill(self) -> None:
         self.publish()
+
+    def join_full(self) -> None:
+        """Join nothing: nothing was written."""
 
     def publish(self, complete: Callable[[AnyWriter], None] = lambda writer: None, *, embedded: bool = True) -> int:
         staged = self._staged

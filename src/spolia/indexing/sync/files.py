@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os.path import splitext
 from pathlib import Path
 from tempfile import mkstemp
@@ -125,11 +125,15 @@ class Files(Mapping[str, File]):
 
     @cached_property
     def _deciding(self) -> frozenset[str]:
-        """Suffixes that no pattern and no longer suffix stands above."""
-        names = self.readers.keys()
-        if any(is_pattern(name) for name in names):
-            return frozenset()
-        return frozenset(names) - {name[name.rfind(".") :] for name in names if name.count(".") > 1}
+        return deciding_suffixes(frozenset(self.readers))
+
+
+@lru_cache(16)
+def deciding_suffixes(names: frozenset[str]) -> frozenset[str]:
+    """Return the suffixes that no pattern and no longer suffix stands above."""
+    if any(is_pattern(name) for name in names):
+        return frozenset()
+    return names - {name[name.rfind(".") :] for name in names if name.count(".") > 1}
 
 
 def suffix_of(uri: str) -> str:

@@ -215,7 +215,8 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     from spolia.stores.staging import Staging
 
     began = time.perf_counter()
-    corpus.create()
+    if not corpus.exists():
+        corpus.create()
     wait_s = corpus.wait_s if how.timeout_s is None else how.timeout_s
     run: SyncRun | None = None
     notes: tuple[str, ...] = ()

@@ -453,6 +453,7 @@ class SyncRun:
         are_many = self._changes >= self.how.batch or self.tally.chunks - self._chunks >= chunks
         if are_many or self._is_late or self.writer.weight >= STAGED_AT_ONCE:
             self._publish()
+            self.writer.join_full()
 
     @property
     def _is_late(self) -> bool:

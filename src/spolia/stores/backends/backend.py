@@ -95,8 +95,17 @@ class Backend(Protocol):
     def reading(self) -> Connection:
         """A connection that can only read; refused when something else is there."""
 
-    def writing(self, timeout_s: float) -> WriteSession:
-        """The right to write, for one at a time; `StoreBusy`, naming the holder, when it was not free in time."""
+    def writing(self, timeout_s: float, connection: Connection | None = None) -> WriteSession:
+        """The right to write, for one at a time; `StoreBusy`, naming the holder, when it was not free in time.
+
+        Args:
+            connection: one that `read_after` gave, to write with where that can be; it stays open.
+        """
+
+    def read_after(self, session: WriteSession) -> Connection:
+        """Let the next one write, and return a connection that can only read: that of the session, if it may."""
+        session.close()
+        return self.reading()
 
     def identity(self) -> object:
         """What tells a store from another one that is put in its place."""
@@ -144,8 +153,12 @@ class Backend(Protocol):
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         """Index what was published, with the right to write; what was out of order, in words."""
 
-    def compact(self, manifests: Manifests, *, ended: bool, waits: bool) -> bool:
-        """Join the small pieces that many commits left, while others may write; see `writer.compact`."""
+    def compact(self, manifests: Manifests, *, ended: bool, waits: bool, connection: Connection | None = None) -> bool:
+        """Join the small pieces that many commits left, while others may write; see `writer.compact`.
+
+        Args:
+            connection: to read with, if there is one.
+        """
         return False
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:

@@ -1,8 +1,9 @@
 """Declared metadata fields in a lexical index, so that a filter is a query of it.
 
-An index has a column for each field that was declared when it was built from nothing: a text field whose terms are the
-values of nodes and their documents, as JSON. A value's kind, its length and the field's default count only when a
-filter is asked, since a store may declare its fields differently later.
+An index has one column for all fields that were declared when it was built from nothing; those of earlier versions have
+one for each. It is a text field whose terms are names of fields with values of nodes and their documents, as JSON. A
+value's kind, its length and the field's default count only when a filter is asked, since a store may declare its fields
+differently later.
 """
 
 import json
@@ -14,6 +15,7 @@ import tantivy
 
 from spolia.filters import And, AnyOf, Condition, Field, Leaf, Not, Or, Schema
 from spolia.stores.backends.rows import meta_pairs
+from spolia.stores.files import TermColumn
 from spolia.types import Scalar, Time
 
 _LONGEST = 1_000
@@ -27,15 +29,15 @@ _KEPT = 64
 """Filters whose queries are kept."""
 
 
-def terms_of(metadata: Iterable[str], columns: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def terms_of(metadata: Iterable[str], columns: Mapping[str, TermColumn]) -> Iterator[tuple[str, str]]:
     """Yield the column and the term of each value in packed metadata.
 
-    >>> list(terms_of(['[["lang","é"],["by","Ann"]]', ""], {"lang": "c1"}))
-    [('c1', '"\\\\u00e9"')]
+    >>> list(terms_of(['[["lang","é"],["by","Ann"]]', ""], {"lang": TermColumn("c1", '"lang"')}))
+    [('c1', '"lang""\\\\u00e9"')]
     """
     for name, value in chain.from_iterable(map(meta_pairs, metadata)):
         if name in columns and value is not None:
-            yield columns[name], _term(value)
+            yield columns[name].name, columns[name].prefix + _term(value)
 
 
 def _term(value: Scalar) -> str:
@@ -46,7 +48,7 @@ def _term(value: Scalar) -> str:
 class FieldTerms:
     """Turns filters on declared fields into queries of an index."""
 
-    def __init__(self, searcher: Any, schema: Any, columns: Mapping[str, str]) -> None:
+    def __init__(self, searcher: Any, schema: Any, columns: Mapping[str, TermColumn]) -> None:
         self._searcher, self._schema, self._columns = searcher, schema, columns
         self._values: dict[Field, Mapping[str, Scalar] | None] = {}
         self._queries: dict[object, Any] = {}
@@ -103,10 +105,11 @@ class FieldTerms:
         fitting = self._any(column, list(values), most)
         return None if fitting is None else _either(query, _without(fitting))
 
-    def _values_of(self, column: str, field: Field) -> Mapping[str, Scalar] | None:
+    def _values_of(self, column: TermColumn, field: Field) -> Mapping[str, Scalar] | None:
         """Return the values that fit a field, by their terms; None where there is one that is not known."""
         if field not in self._values:
-            terms = [term for term, _ in self._searcher.terms_with_prefix(column, "")]
+            start = len(column.prefix)
+            terms = [term[start:] for term, _ in self._searcher.terms_with_prefix(*column)]
             values = None
             if _OVERLONG not in terms:
                 loaded = json.loads(f"[{','.join(terms)}]")  # to load each alone takes ten times as long
@@ -116,15 +119,16 @@ class FieldTerms:
             self._values[field] = values
         return self._values[field]
 
-    def _any(self, column: str, terms: list[str], most: int | None) -> Any | None:
+    def _any(self, column: TermColumn, terms: list[str], most: int | None) -> Any | None:
         """Return a query for the nodes with one of these terms; None for more than `most`."""
         if most is not None and len(terms) > most:
             return None
         if not terms:
             return tantivy.Query.empty_query()
+        name, terms = column.name, [column.prefix + term for term in terms]
         if len(terms) > _EACH:
-            return tantivy.Query.term_set_query(self._schema, column, terms)
-        return _either(*(tantivy.Query.term_query(self._schema, column, term, "basic") for term in terms))
+            return tantivy.Query.term_set_query(self._schema, name, terms)
+        return _either(*(tantivy.Query.term_query(self._schema, name, term, "basic") for term in terms))
 
 
 def _holds(leaf: Leaf, field: Field) -> Callable[[Scalar], bool]:

@@ -11,13 +11,15 @@ from typing import Any
 
 import tantivy
 
-from spolia.private_files import make_folder, protect, touch, write_text
+from spolia.private_files import file_mode, make_folder, touch, write_text
 from spolia.stores.backends.rows import in_batches
 from spolia.stores.backends.sqlite.connection import problem_with
 from spolia.stores.files import (
     CHECKSUMS,
     MERGED,
+    TermColumn,
     checksum,
+    checksum_of_file,
     checksums,
     column_of,
     columns_in,
@@ -52,7 +54,7 @@ def freeze(
 ) -> None:
     """Make the durable index `target` from `base` or from nothing; to move nodes makes tantivy merge segments.
 
-    From nothing it gets columns for these metadata fields, which it keeps.
+    From nothing it gets a column for these metadata fields, which it keeps.
     """
     folder = target.with_name(f"{target.name}.tmp")
     _remove(folder)
@@ -83,14 +85,15 @@ def _clone(base: Path | None, folder: Path) -> frozenset[str]:
         if name.endswith(".lock") or name == CHECKSUMS:
             continue
         fail_point("lexical.clone")
-        if name in COPIED or not _link(base / name, folder / name):
-            shutil.copyfile(base / name, folder / name)
+        source, target = f"{base}/{name}", f"{folder}/{name}"
+        if name in COPIED or not _link(source, target):
+            shutil.copyfile(source, target)
         else:
             shared.add(name)
     return frozenset(shared)
 
 
-def _link(source: Path, target: Path) -> bool:
+def _link(source: str, target: str) -> bool:
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links: a copy does the same for more
@@ -112,22 +115,28 @@ def _write(
             writer.add_document(document)
     fail_point("lexical.write")
     writer.commit()
-    # No call merges: tantivy does so at the commit after which there are `MERGED` small segments. So nodes move, each
-    # into a segment of its own, until there are as many.
-    count = len(small_segments(folder))
-    for node in moved:
-        writer.delete_documents_by_query(tantivy.Query.term_query(index.schema, KEY, node[0], "basic"))
-        writer.add_document(_document(node, analyzer, columns))
-        writer.commit()
-        before, count = count, len(small_segments(folder))
-        if count >= MERGED or count < before:
-            break
+    if moved:
+        documents = ((node[0], _document(node, analyzer, columns)) for node in moved)
+        _merge(writer, index.schema, folder, documents)
     fail_point("lexical.commit")
     writer.wait_merging_threads()
     fail_point("lexical.merge")
 
 
-def _in_bursts(added: Iterable[Added], analyzer: Analyzer, columns: Mapping[str, str]) -> Iterator[list[Any]]:
+def _merge(writer: Any, schema: Any, folder: Path, moved: Iterable[tuple[int, Any]]) -> None:
+    """Have tantivy merge small segments: it does so at the commit after which there are `MERGED` of them, and no call
+    does. So nodes move, each into a segment of its own, until there are as many."""
+    count = len(small_segments(folder))
+    for key, document in moved:
+        writer.delete_documents_by_query(tantivy.Query.term_query(schema, KEY, key, "basic"))
+        writer.add_document(document)
+        writer.commit()
+        before, count = count, len(small_segments(folder))
+        if count >= MERGED or count < before:
+            break
+
+
+def _in_bursts(added: Iterable[Added], analyzer: Analyzer, columns: Mapping[str, TermColumn]) -> Iterator[list[Any]]:
     some, characters = list[Any](), 0
     for node in added:
         some.append(_document(node, analyzer, columns))
@@ -138,7 +147,7 @@ def _in_bursts(added: Iterable[Added], analyzer: Analyzer, columns: Mapping[str,
     yield some
 
 
-def _document(node: Added, analyzer: Analyzer, columns: Mapping[str, str]) -> Any:
+def _document(node: Added, analyzer: Analyzer, columns: Mapping[str, TermColumn]) -> Any:
     key, text, *metadata = node
     document, terms = tantivy.Document(), analyzer.term_text(text)
     document.add_unsigned(KEY, key)
@@ -155,8 +164,9 @@ def _schema(fields: Iterable[str]) -> Any:
     builder.add_unsigned_field(KEY, indexed=True, fast=True)
     builder.add_text_field(BODY, tokenizer_name="whitespace", index_option="freq")
     builder.add_unsigned_field(LENGTH, fast=True)
-    for field in fields:
-        builder.add_text_field(column_of(field), tokenizer_name="raw", index_option="basic")
+    if names := list(fields):
+        # One column for all: each more costs a publication half a CPU-ms.
+        builder.add_text_field(column_of(names), tokenizer_name="raw", index_option="basic")
     return builder.build()
 
 
@@ -168,22 +178,30 @@ def _seal(folder: Path, shared: frozenset[str], base: Path | None) -> None:
     """Write down the checksums, and make everything durable with the store's permissions."""
     known = checksums(base) if base is not None else {}
     sums: dict[str, list[Any]] = {}
-    fresh = []
+    mode = file_mode(folder)
     for name in sorted(os.listdir(folder)):
+        path = f"{folder}/{name}"
         if name.endswith(".lock"):
-            os.unlink(folder / name)
-            continue
-        if name not in shared:
-            protect(folder / name)
-            fresh.append(name)
-        sums[name] = known[name] if name in shared and name in known else checksum(folder / name)
+            os.unlink(path)
+        elif name in shared:
+            sums[name] = known[name] if name in known else checksum(path)
+        else:
+            sums[name] = _finish(path, mode)
     touch(folder / READING_LOCK)
     fail_point("lexical.checksums")
     write_text(folder / CHECKSUMS, json.dumps(sums))
-    for name in (*fresh, CHECKSUMS):
-        fail_point("lexical.fsync")
-        fsync(folder / name)
+    _finish(f"{folder}/{CHECKSUMS}", mode)
     fsync(folder)
+
+
+def _finish(path: str, mode: int) -> list[Any]:
+    """Make a file durable with its permissions, and return its checksum."""
+    with open(path, "rb", buffering=0) as file:
+        os.fchmod(file.fileno(), mode)
+        found = checksum_of_file(file)
+        fail_point("lexical.fsync")
+        os.fsync(file.fileno())
+    return found
 
 
 def _remove(folder: Path) -> None:

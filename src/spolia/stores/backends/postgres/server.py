@@ -77,7 +77,7 @@ class PostgresBackend(Backend):
     def reading(self) -> PostgresSession:
         return self._opened("default_transaction_read_only=on")[0]
 
-    def writing(self, timeout_s: float) -> PostgresWriteSession:
+    def writing(self, timeout_s: float, connection: Connection | None = None) -> PostgresWriteSession:
         with translated(self, "opened for writing"):
             return PostgresWriteSession(self.address, lambda: self._opened(timeout_s=WRITE_S), timeout_s)
 

@@ -55,6 +55,8 @@ def connect(store: Path, *, writing: bool) -> "SqliteSession":
             # disk is full, it can still read a database that has nothing ahead and is promised not to change.
             found = _connected(store, writing, "mode=ro&immutable=1")
         try:
+            state = os.stat(store / DATABASE)
+            found.file = state.st_dev, state.st_ino
             if is_earlier_store(found, store):
                 _bring_up_to_date(store, is_writable=writable and not isinstance(found, Immutable))
         except BaseException:
@@ -89,6 +91,10 @@ def _connected(store: Path, writing: bool, options: str) -> "SqliteSession":
 
 
 class SqliteSession(sqlite3.Connection):
+    """A connection to the database of a store; `file` is the device and inode of that."""
+
+    file: tuple[int, int] = 0, 0
+
     def each(self, statement: str, values: Any = (), /) -> Iterator[Any]:
         return self.execute(statement, values)
 

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -22,6 +22,7 @@ from spolia.stores.backends.rows import deep_problems
 from spolia.stores.backends.sqlite.connection import (
     ERRORS,
     Immutable,
+    SqliteSession,
     connect,
     create,
     is_written,
@@ -51,7 +52,7 @@ from spolia.stores.integrity import backend_problems, damaged_segments
 from spolia.stores.manifest import read
 
 if TYPE_CHECKING:
-    from spolia.stores.backends.backend import Stored
+    from spolia.stores.backends.backend import Stored, WriteSession
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.external_index import ExternalIndexes
@@ -129,8 +130,14 @@ class FolderBackend:
     def reading(self) -> Connection:
         return connect(self.folder, writing=False)
 
-    def writing(self, timeout_s: float) -> FolderWriteSession:
-        return FolderWriteSession(self.folder, timeout_s)
+    def writing(self, timeout_s: float, connection: Connection | None = None) -> FolderWriteSession:
+        # Another database may have been put in the place of the one that is open.
+        is_same = isinstance(connection, SqliteSession) and connection.file == self.identity()[:2]
+        return FolderWriteSession(self.folder, timeout_s, connection if is_same else None)
+
+    def read_after(self, session: WriteSession) -> Connection:
+        assert isinstance(session, FolderWriteSession)
+        return session.release()
 
     def identity(self) -> FileIdentity:
         try:
@@ -205,13 +212,13 @@ class FolderBackend:
 
         return ExternalIndexes(self.folder, connection, manifests)
 
-    def compact(self, manifests: Manifests, *, ended: bool, waits: bool) -> bool:
+    def compact(self, manifests: Manifests, *, ended: bool, waits: bool, connection: Connection | None = None) -> bool:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return False
         from spolia.stores.vectors.compaction import Compaction
 
-        with closing(connect(self.folder, writing=False)) as connection:
-            compaction = Compaction(self.folder, connection, manifests, ended, lambda: self.writing(inf))
+        with closing(self.reading()) if connection is None else nullcontext(connection) as reading:
+            compaction = Compaction(self.folder, reading, manifests, ended, lambda: self.writing(inf))
             if not compaction.is_needed():
                 return False
             try:
@@ -277,19 +284,39 @@ class FolderBackend:
 
 
 class FolderWriteSession:
-    def __init__(self, store: Path, timeout_s: float) -> None:
+    """The lock of a store, and a connection: its own, or one that it was lent and that only reads again at the end."""
+
+    def __init__(self, store: Path, timeout_s: float, lent: Connection | None = None) -> None:
+        self._is_lent = lent is not None
         if not os.path.exists(store / LOCK):  # in a folder that may not be read, Path.exists raises
             connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
         self._lock = WriterLock(store, timeout_s)
         try:
-            self.connection: Connection = connect(store, writing=True)
+            self.connection: Connection = connect(store, writing=True) if lent is None else lent
+            if self._is_lent:
+                self.connection.execute(sql.QUERY_AND_WRITE)
         except BaseException:
             self._lock.close()
             raise
 
+    def release(self) -> Connection:
+        """Let the next one write, and return the connection, which can only read then."""
+        try:
+            self.connection.execute(sql.QUERY_ONLY)
+        finally:
+            self._lock.close()
+        return self.connection
+
     def close(self) -> None:
-        self.connection.close()
-        self._lock.close()
+        try:
+            if not self._is_lent:
+                self.connection.close()
+                return
+            if self.connection.in_transaction:
+                self.connection.execute(sql.ROLLBACK)
+            self.connection.execute(sql.QUERY_ONLY)
+        finally:
+            self._lock.close()
 
 
 def _sweep_indexes(store: Path, published: list[dict[str, tuple[int, int]]]) -> None:
@@ -301,11 +328,12 @@ def _sweep_indexes(store: Path, published: list[dict[str, tuple[int, int]]]) -> 
 
 
 def _sweep_pins(store: Path, needed: set[str]) -> None:
-    make_folder(store / PINS)  # of a database that was put back alone it is not there
-    for path in sorted((store / PINS).iterdir()):
-        if path.name not in needed:
+    folder = os.path.join(store, PINS)
+    make_folder(folder)  # of a database that was put back alone it is not there
+    for name in sorted(os.listdir(folder)):
+        if name not in needed:
             fail_point("sweep.pin")
-            path.unlink()
+            os.unlink(os.path.join(folder, name))
 
 
 def _sweep_segments(store: Path, connection: Connection) -> list[str]:
