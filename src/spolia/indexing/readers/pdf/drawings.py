@@ -173,7 +173,7 @@ def _drawn_forms(objects: PageObjects, matrix: PdfMatrix, depth: int) -> Iterato
     kinds = (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM)
     paths, images, forms = (objects.of_kind(kind, 5 * _MOST_OBJECTS) for kind in kinds)
     yield DrawnForm(paths, images, matrix)
-    for form, inner in zip(forms, matrices(forms).tolist(), strict=True) if depth else ():
+    for form, inner in zip(forms, matrices(forms).tolist(), strict=True) if depth and forms else ():
         yield from _drawn_forms(PageObjects.of_form(form, _MOST_OBJECTS), PdfMatrix(*inner).multiply(matrix), depth - 1)
 
 

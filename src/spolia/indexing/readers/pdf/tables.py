@@ -178,7 +178,7 @@ def grids_of(drawn: Drawn) -> Iterator[Grid]:
         return
     flat, steep = _crossing(across, down)
     single = np.ones(len(across), bool)
-    for group in np.unique(steep[steep >= 0]).tolist():
+    for group in sorted({*steep.tolist()} - {-1}):
         own = flat == group
         if own.sum() > 1:
             single &= ~own
