@@ -33,8 +33,9 @@ def _steps(result: Result) -> Judged:
 
 
 def _shape(result: Result) -> Judged:
-    bounds = {"files": 600, "sync_files": 35, "late_imports": 0, "duplicate_classes": 8, "cycles": 0, "top_names": 60}
-    return {**{name: (result[name], most(bound)) for name, bound in bounds.items()}, "lines": (result["lines"], None)}
+    bounds = {"late_import_pairs": 60, "circles": 0, "duplicate_classes": 8, "cycles": 0}
+    names = [name for name in result if isinstance(result[name], int) and name != "reached"]
+    return {name: (result[name], most(bounds[name]) if name in bounds else None) for name in names}
 
 
 def _imports(result: Result) -> Judged:

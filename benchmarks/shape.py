@@ -11,9 +11,8 @@ import ast
 import json
 import sys
 import threading
-import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -22,10 +21,10 @@ from results import publish
 
 import spolia
 from spolia import Corpus, sync
+from spolia.core.public_names import names_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
-ALLOWED = Path(__file__).with_name("late_imports.toml")
 Trees = dict[str, ast.Module]
 
 
@@ -39,54 +38,85 @@ def dotted(path: Path) -> str:
 
 
 def imports(body: list[ast.stmt]) -> Iterator[str]:
-    """What a module imports when it is loaded."""
+    """Yield what a module imports when it is loaded."""
     for node in body:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield from (node.module, *(f"{node.module}.{item.name}" for item in node.names))
-        elif isinstance(node, ast.Import):
-            yield from (item.name for item in node.names)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from imported_names(node)
         elif isinstance(node, ast.Try):
             yield from imports(node.body)
 
 
-def late_imports(modules: Trees) -> list[tuple[str, str]]:
-    """Imports inside functions, as (importing module, imported module)."""
-    found = []
+def imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Yield the modules that a statement imports, and each name within them, which may be a module too."""
+    if isinstance(node, ast.Import):
+        yield from (item.name for item in node.names)
+    elif node.module:
+        yield from (node.module, *(f"{node.module}.{item.name}" for item in node.names))
 
-    def visit(name: str, body: Iterable[ast.AST], is_late: bool) -> None:
-        for node in body:
-            if is_late and isinstance(node, ast.ImportFrom) and node.module:
-                found.append((name, node.module))
-            elif is_late and isinstance(node, ast.Import):
-                found.extend((name, item.name) for item in node.names)
-            for inner in ("body", "orelse", "handlers", "finalbody", "cases"):
-                within = getattr(node, inner, ())
-                if isinstance(within, list):  # a lambda's and a conditional expression's are no statements
-                    visit(name, within, is_late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
+def late_import_pairs(modules: Trees) -> set[tuple[str, str]]:
+    """Return each late import once, as (importing module, imported module).
+
+    Late are imports inside functions. Calls of `import_module` and `deferred` count too, except in the `__init__` of a
+    package, which is the place for them.
+    """
+    pairs = set()
     for name, tree in modules.items():
-        visit(name, tree.body, False)
-    return sorted(found)
+        for function in ast.walk(tree):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                for node in ast.walk(function):
+                    if isinstance(node, ast.ImportFrom) and node.module:
+                        submodules = {f"{node.module}.{item.name}" for item in node.names} & modules.keys()
+                        pairs |= {(name, module) for module in submodules or {node.module}}
+                    elif isinstance(node, ast.Import):
+                        pairs |= {(name, item.name) for item in node.names}
+        if not (SRC.joinpath(*name.split("."), "__init__.py")).exists():
+            calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
+            pairs |= {(name, ast.unparse(call.args[0])) for call in calls if _called(call) in DEFERRING}
+    return pairs
 
 
-def rules() -> list[dict[str, str]]:
-    """Which late imports are meant, each with its reason."""
-    return tomllib.loads(ALLOWED.read_text("utf-8"))["late"]  # type: ignore[no-any-return]
+DEFERRING = ("import_module", "deferred")
 
 
-def is_explained(pair: tuple[str, str], rule: dict[str, str]) -> bool:
-    importer, imported = pair
-    return _within(imported, rule["module"]) and _within(importer, rule.get("inside", "spolia"))
+def _called(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
-def unexplained(modules: Trees) -> list[tuple[str, str]]:
-    """Late imports that `late_imports.toml` gives no reason for."""
-    explained = rules()
-    return [pair for pair in late_imports(modules) if not any(is_explained(pair, rule) for rule in explained)]
+def circles(modules: Trees) -> list[list[str]]:
+    """Return groups of modules that import each other, where late and type imports count as well.
+
+    A name that is read from a lazy package (`stores.Corpus`, `readers.text`) counts as an import of its module.
+    """
+    edges = {}
+    for name, tree in modules.items():
+        reached = {
+            other
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for other in imported_names(node)
+        }
+        packages = {
+            item.asname or item.name: f"{node.module}.{item.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for item in node.names
+            if f"{node.module}.{item.name}" in modules
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
+                package = packages[node.value.id]
+                reached |= {f"{package}.{node.attr}", names_of(package).get(node.attr, "")}
+        edges[name] = {other for other in reached if other in modules and not _within(name, other)}
+    return components(edges)
 
 
 def _within(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
+
+
+def _package(module: str) -> str:
+    return ".".join(module.split(".")[:2])
 
 
 def duplicate_classes(modules: Trees) -> dict[str, list[str]]:
@@ -105,15 +135,20 @@ def duplicate_classes(modules: Trees) -> dict[str, list[str]]:
 
 
 def cycles(modules: Trees) -> int:
-    """Groups of modules that import each other when they are loaded (Tarjan 1972)."""
+    """Count the groups of modules that import each other when they are loaded."""
     edges = {
         name: {other for other in imports(tree.body) if other in modules and not _within(name, other)}
         for name, tree in modules.items()
     }
+    return len(components(edges))
+
+
+def components(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Return the strongly connected components of more than one module (Tarjan 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    components: list[int] = []
+    found: list[list[str]] = []
 
     def visit(name: str) -> None:
         index[name] = low[name] = len(index)
@@ -124,14 +159,15 @@ def cycles(modules: Trees) -> int:
             if other in stack:
                 low[name] = min(low[name], low[other])
         if low[name] == index[name]:
-            at = stack.index(name)
-            components.append(len(stack) - at)
-            del stack[at:]
+            start = stack.index(name)
+            if len(stack) - start > 1:
+                found.append(sorted(stack[start:]))
+            del stack[start:]
 
     for name in edges:
         if name not in index:
             visit(name)
-    return sum(size > 1 for size in components)
+    return found
 
 
 def sync_files() -> int:
@@ -164,7 +200,8 @@ def shape() -> dict[str, int]:
         "files": len(modules),
         "lines": sum(path.read_text("utf-8").count("\n") for path in SRC.rglob("*.py")),
         "sync_files": sync_files(),
-        "late_imports": len(unexplained(modules)),
+        "late_import_pairs": len(late_import_pairs(modules)),
+        "circles": len(circles(modules)),
         "duplicate_classes": len(duplicate_classes(modules)),
         "cycles": cycles(modules),
         "top_names": len(spolia.__all__),
@@ -175,12 +212,12 @@ BEFORE = {
     "files": 802,
     "lines": 81_850,
     "sync_files": 83,
-    "late_imports": 478,
+    "late_import_pairs": 478,
     "duplicate_classes": 61,
     "cycles": 0,
     "top_names": 217,
 }
-"""The same numbers of version 8ed6536, before the tree was laid out by stage; late imports had no list of reasons."""
+"""The same numbers of version 8ed6536, before the tree was laid out by stage."""
 
 
 def main() -> None:
@@ -195,8 +232,10 @@ def main() -> None:
         print(f"{name.replace('_', ' '):18} {number:,}")
     for name, homes in duplicate_classes(modules).items():
         print(f"  class {name}: {', '.join(homes)}")
-    for pair, count in Counter(unexplained(modules)).items():
-        print(f"  late: {pair[0]} imports {pair[1]} ({count})")
+    for package, count in Counter(_package(name) for name, _ in late_import_pairs(modules)).most_common():
+        print(f"  late imports of {package}: {count}")
+    for circle in circles(modules):
+        print(f"  circle: {', '.join(circle)}")
 
 
 if __name__ == "__main__":

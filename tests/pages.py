@@ -51,8 +51,7 @@ def commands() -> list[str]:
     return [
         " ".join(filter(None, (name, inner)))
         for name in COMMANDS.list_commands(None)
-        if not COMMANDS.commands[name].hidden
-        for inner in getattr(COMMANDS.commands[name], "commands", [""])
+        for inner in getattr(COMMANDS.get_command(None, name), "commands", [""])
     ]
 
 
@@ -98,7 +97,7 @@ def _params(name: str) -> list[Any]:
 def _command(name: str) -> Any:
     found = COMMANDS
     for word in name.split():
-        found = found.commands[word]
+        found = found.get_command(None, word)
     return found
 
 

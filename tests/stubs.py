@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from spolia.core.public_names import MODULE_OF, names_of
 
 
 def packages() -> Iterator[str]:
     """Packages whose names are imported on first use."""
-    for package in sorted({"spolia", *(".".join(module.split(".")[:2]) for module in MODULE_OF.values())}):
-        if "__getattr__" in vars(import_module(package)):
+    parents = {".".join(module.split(".")[:depth]) for module in MODULE_OF.values() for depth in (1, 2, 3)}
+    for package in sorted(parents - set(MODULE_OF.values())):
+        if hasattr(import_module(package), "__all__") and "__getattr__" in vars(import_module(package)):
             yield package
 
 
@@ -23,7 +25,10 @@ def file_of(package: str) -> Path:
 def stub(package: str) -> str:
     """What a type checker sees of a package."""
     lines = sorted(f"from {module} import {name} as {name}\n" for name, module in names_of(package).items())
-    return "".join([*lines, "\n__version__: str\n"] if package == "spolia" else lines)
+    if package == "spolia":
+        return "".join([*lines, "\n__version__: str\n"])
+    modules = {found.name for found in iter_modules(import_module(package).__path__)} - names_of(package).keys()
+    return "".join([*(f"from {package} import {name} as {name}\n" for name in sorted(modules)), *lines])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spolia import Corpus, Query, load
-from spolia.cli.flow_parts import STAND_IN
+from spolia.cli.flow_views import STAND_IN
 from spolia.core.public_names import RENAMED
 from spolia.core.registry import BUILT_IN, Catalogue
 from tests.cli.conftest import Spolia, spolia

@@ -9,8 +9,12 @@ import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
+
+from spolia.deferred import EXTRAS, metadata
 
 
 class SpoliaError(Exception):
@@ -123,11 +127,9 @@ class FilterError(SpoliaError, ValueError):
 
 def _origin() -> dict[str, Any]:
     """Where Spolia was installed from, as installers note it (PEP 610); nothing for the package index."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
     try:
-        return dict(json.loads(distribution("spolia").read_text("direct_url.json") or "{}"))
-    except PackageNotFoundError:
+        return dict(json.loads(metadata.distribution("spolia").read_text("direct_url.json") or "{}"))
+    except metadata.PackageNotFoundError:
         return {}
 
 
@@ -185,6 +187,16 @@ def installed(extra: str, module: str, purpose: str) -> Iterator[None]:
     except (ImportError, OSError) as error:  # OSError: ctypes cannot load a library
         cause = "" if isinstance(error, ModuleNotFoundError) else text_of(error)
         raise MissingExtra(extra, module, purpose, cause) from error
+
+
+def require(module: ModuleType, purpose: str) -> None:
+    """Import a deferred module of an extra now.
+
+    Raises:
+        MissingExtra: it is not installed, or cannot be loaded.
+    """
+    with installed(*EXTRAS[module.__name__], purpose):
+        import_module(module.__name__)
 
 
 class BudgetSpent(SpoliaError):

@@ -16,8 +16,9 @@ from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.models.onnx import weights
 from spolia.models.onnx.minilm import MiniLM
-from spolia.models.onnx.tuned_minilm import BI_ENCODER, CONTEXT, MiniLMScorer, TunedMiniLM
+from spolia.models.onnx.tuned_minilm import MiniLMScorer, TunedMiniLM
 from spolia.models.protocols import Embedder
+from spolia.models.trained_weights import BI_ENCODER, CONTEXT
 from spolia.post_retrieval.compression import Extractive
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense

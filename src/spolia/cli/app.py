@@ -1,8 +1,10 @@
 """The commands, gathered."""
 
+import ast
 import sys
-from collections.abc import Iterable
 from importlib import import_module
+from inspect import cleandoc
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,24 +13,23 @@ from spolia.cli.exit_codes import MEANING, Exit, refusal
 from spolia.cli.help_pages import HELP, HelpGroup, missing_parameter
 from spolia.cli.parameters import command
 from spolia.cli.screen import Screen
+from spolia.deferred import metadata
 
 CODES = "Exit codes: " + "; ".join(f"{int(code)} {meaning}" for code, meaning in MEANING.items()) + "."
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"spolia {version('spolia')}\n")
+        sys.stdout.write(f"spolia {metadata.version('spolia')}\n")
         ctx.exit()
 
 
 IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
 COMMANDS = {
-    "init": "init:init", "index": "index:index", "sync": "index:index", "plan": "index:plan", "docs": "docs:docs",
-    "groups": "groups:groups", "export": "export:export", "import": "export:import_", "search": "ask:search",
-    "ask": "ask:ask", "serve": "serve:serve", "keys": "serve:keys", "worker": "serve:worker",
+    "init": "init:init", "index": "index:index", "sync": "index:sync", "plan": "index:plan", "docs": "docs:docs",
+    "groups": "groups:groups", "export": "export:export", "import": "export:import_", "search": "search:search",
+    "ask": "ask:ask", "serve": "serve:serve", "keys": "keys:keys", "worker": "worker:worker",
     "monitor": "monitor:monitor", "eval": "eval:evaluate", "gate": "gate:gate", "promote": "gate:promote",
     "tune": "tune:tune", "train": "train:train", "rows": "rows:rows", "calibrate": "calibrate:calibrate",
     "data": "data:data", "questions": "questions:questions", "world": "data:world", "flows": "show:flows",
@@ -36,11 +37,31 @@ COMMANDS = {
     "doctor": "doctor:doctor", "repair": "doctor:repair",
 }  # fmt: skip
 """By name, the module in `commands` and the function; as help lists them: how a store is made, then how it is used."""
+PACKAGE = "spolia.cli.commands"
 HIDDEN = {"fail-points": "doctor:fail_points"}
 
 
 class Commands(HelpGroup):
-    """Wrong usage too is one JSON object where `--json` is written."""
+    """The group of all commands, each loaded by its name.
+
+    Wrong usage too is one JSON object where `--json` is written.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = (COMMANDS | HIDDEN).get(cmd_name)
+        if place is not None and cmd_name not in self.commands:
+            module, _, name = place.partition(":")
+            body = getattr(import_module(f"{PACKAGE}.{module}"), name)
+            is_group = isinstance(body, HelpGroup)
+            self.commands[cmd_name] = body if is_group else command(cmd_name, body, hidden=cmd_name in HIDDEN)
+        return self.commands.get(cmd_name)
+
+    def help_rows(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Read each command's text from its source: to import all commands takes a second."""
+        return [(name, _text_of(*place.split(":"))) for name, place in COMMANDS.items()]
 
     def invoke(self, ctx: click.Context) -> Any:
         asked = list(ctx.args)
@@ -58,12 +79,23 @@ class Commands(HelpGroup):
             raise
 
 
-def app_of(names: Iterable[str] = (*COMMANDS, *HIDDEN)) -> Commands:
-    """Build the command line with these commands; each costs 2 ms to import, and as much to build."""
+def _text_of(module: str, name: str) -> str:
+    """Return the docstring of a function, or the text that makes a command of others."""
+    source = Path(__file__).with_name("commands") / f"{module}.py"
+    for node in ast.parse(source.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return ast.get_docstring(node) or ""
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name and isinstance(node.value, ast.Call):
+            return cleandoc(ast.literal_eval(node.value.args[1]))
+    raise LookupError(f"{source} has no {name}")
+
+
+def app_of() -> Commands:
+    """Build the command line; each command is imported when it is called."""
     version = click.Option(
         ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Print the version."
     )
-    app = Commands(
+    return Commands(
         "spolia",
         params=[version],
         help="Ask a folder of documents and get answers with citations; measure how good they are.",
@@ -71,21 +103,12 @@ def app_of(names: Iterable[str] = (*COMMANDS, *HIDDEN)) -> Commands:
         no_args_is_help=True,
         context_settings={"help_option_names": HELP},
     )
-    for name in names:
-        module, _, function = (COMMANDS | HIDDEN)[name].partition(":")
-        body = getattr(import_module(f"spolia.cli.commands.{module}"), function)
-        if not isinstance(body, HelpGroup):
-            text = import_module("spolia.cli.commands.index").SYNC if name == "sync" else ""
-            body = command(name, body, text, name in HIDDEN)
-        app.add_command(body)
-    return app
 
 
 def run() -> None:
-    """Run what the command line says; of a named command, no other one is imported."""
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    """Run what the command line says."""
     try:
-        app_of([name])() if name in COMMANDS else app_of()()
+        app_of()()
     except KeyboardInterrupt:
         sys.exit(int(Exit.INTERRUPTED))
     except OSError as error:  # help, or a result in JSON, that cannot be printed

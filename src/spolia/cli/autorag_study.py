@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from spolia.cli.experiments import SIMULATED
+from spolia.cli.measuring_options import MeasuringOptions
 from spolia.cli.model_profile import profile_of
-from spolia.cli.options import MeasuringOptions
 from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import DataError
 from spolia.evaluation.data.json_lines import whole_files

@@ -9,10 +9,14 @@ from typing import Annotated
 from spolia.cli.commands.ask import ask
 from spolia.cli.commands.index import index
 from spolia.cli.exit_codes import Exit
+from spolia.cli.flow_parts import flow_of, parts_of
 from spolia.cli.options import SearchOptions
 from spolia.cli.parameters import argument, command
 from spolia.cli.screen import Screen, one_line
 from spolia.cli.store_options import StoreOptions
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.types import Answer, Query
 
 DOCS = ("docs/how-to", "docs/concepts")
 """The pages that a newcomer reads. The reference, two fifths of the text, is not indexed."""
@@ -51,9 +55,6 @@ def questions(folders: Sequence[str], store: str) -> list[str]:
     """Three questions that folders answer: of those tried, the ones with an answer first."""
     if tuple(folders) == DOCS:
         return list(OWN)
-    from spolia.cli.flow_parts import flow_of, parts_of
-    from spolia.run import Run
-    from spolia.types import Answer, Query
 
     tried = [subject.rstrip(PUNCTUATION) for subject in islice(dict.fromkeys(_subjects(store)), TRIED)]
     with Run():
@@ -65,8 +66,6 @@ def questions(folders: Sequence[str], store: str) -> list[str]:
 
 def _subjects(store: str) -> Iterator[str]:
     """A heading of each document, the longest document first; then how the texts without headings begin."""
-    from spolia.stores.corpus import Corpus
-
     documents = sorted(Corpus(str(store)).snapshot().documents(), key=lambda document: -len(document.text))
     plain: list[str] = []
     for document in documents:

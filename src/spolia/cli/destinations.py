@@ -13,7 +13,6 @@ from spolia.cli.screen import Screen, visible
 from spolia.core.environment import env_of, not_allowed
 from spolia.core.operator import Operator
 from spolia.errors import QueryError, StoreError
-from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.http.remote import Remote
 from spolia.models.protocols import LanguageModel
 from spolia.stores.corpus import Corpus, NodeGroup
@@ -22,7 +21,6 @@ from spolia.stores.manifest import Manifest, asked_by
 
 SENT = "Questions and passages"
 TEXTS = "Passages to be embedded"
-JUDGED = "To be judged, questions, answers and passages"
 
 
 def tell_of_models(
@@ -32,7 +30,7 @@ def tell_of_models(
 
     A flow file may come from somebody else, and name a server that its reader would not send documents to.
     """
-    for server in dict.fromkeys(_servers(flow)):
+    for server in dict.fromkeys(servers_of(flow)):
         screen.say(destination(server, would=estimate))
     models = [one for one in flow.resources if isinstance(one, LanguageModel)]
     if given is not None and given.name not in {one.name for one in models}:
@@ -40,30 +38,7 @@ def tell_of_models(
     return bool(models)
 
 
-def tell_of_measured(
-    screen: Screen,
-    flows: Iterable[Operator[Any, Any]],
-    measures: Sequence[SetMeasure],
-    given: LanguageModel | None = None,
-    estimate: bool = False,
-) -> None:
-    """Say of each server that flows and measures ask where it is and which key goes there."""
-    from spolia.evaluation.experiment.flows import inside
-
-    flows = tuple(flows)
-    judges = dict.fromkeys(one for measure in measures for one in inside(measure) if isinstance(one, LanguageModel))
-    for what, servers in (
-        (SENT, dict.fromkeys(server for flow in flows for server in _servers(flow))),
-        (JUDGED, [judge for judge in judges if isinstance(judge, Remote)]),
-    ):
-        for server in servers:
-            screen.say(destination(server, what, would=estimate))
-    asked = {one.name for flow in flows for one in flow.resources if isinstance(one, LanguageModel)}
-    if given is not None and given.name not in asked | {judge.name for judge in judges}:
-        screen.say(f"{given.name} is not asked: no flow and no measure uses it.", "yellow")
-
-
-def _servers(flow: Operator[Any, Any], opened: Corpus | None = None) -> Iterator[Remote]:
+def servers_of(flow: Operator[Any, Any], opened: Corpus | None = None) -> Iterator[Remote]:
     """Yield the servers that a flow asks, with those of the groups that it would build at their first use.
 
     Args:
@@ -88,7 +63,7 @@ def groups_to_build(flow: Operator[Any, Any], opened: Corpus | None = None) -> I
 def builders(group: NodeGroup) -> Iterator[Remote]:
     """Yield the servers that get the texts of documents when a group is built."""
     if group.definition is not None:
-        yield from _servers(group.definition.transform)
+        yield from servers_of(group.definition.transform)
         yield from (how.embedder for how in group.definition.embeddings if isinstance(how.embedder, Remote))
 
 
@@ -170,7 +145,7 @@ def sent_by(
     """
     known, free = _servers_and_models(given), _servers_and_models(trusted)
     told = list[dict[str, Any]]()
-    for one in dict.fromkeys((*_servers(flow, opened), *flow.resources)):
+    for one in dict.fromkeys((*servers_of(flow, opened), *flow.resources)):
         where = next((at for name in ("base_url", "url", "path") if "://" in (at := str(getattr(one, name, "")))), "")
         server = (where, getattr(one, "model", ""))
         if where and server not in known:

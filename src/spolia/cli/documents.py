@@ -6,19 +6,22 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
 
 from spolia.cli.screen import Renderable, indented, one_line, table, text
+from spolia.core.codec import encode
 from spolia.errors import QueryError, without_name
+from spolia.evaluation.data.json_lines import whole_files
+from spolia.indexing.quality import Quality, attempts_told, facts, page
 from spolia.indexing.sync.files import TEXT, is_elsewhere
 from spolia.indexing.sync.report import DocumentReport
 from spolia.stores.backends.rows import EARLIEST_NS, SourceRow
 from spolia.stores.corpus import Corpus
+from spolia.stores.snapshot.records import file_meta, with_file_fields
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.types import Document, Node
-
-if TYPE_CHECKING:
-    from spolia.indexing.quality import Quality
 
 MissingGroups = Mapping[str, Mapping[str, str]]
 """Why groups could not be made, by document and group."""
@@ -198,8 +201,6 @@ def _filled(names: Sequence[str], rows: Sequence[dict[str, str]]) -> list[str]:
 
 
 def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | None) -> Renderable:
-    from rich.table import Table
-
     if width is not None:
         others = sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in shown if name != "document")
         left = max(LEAST, width - others)
@@ -214,9 +215,6 @@ def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | No
 
 
 def write_page(path: Path, snapshot: Snapshot, store: str) -> None:
-    from spolia.evaluation.data.json_lines import whole_files
-    from spolia.indexing.quality import page
-
     with whole_files(path) as (part,), part.open("w", encoding="utf-8") as file:
         file.writelines(page(snapshot, keeper(snapshot), title=str(store)))
 
@@ -251,14 +249,10 @@ def document_data(one: StoredSource) -> dict[str, Any]:
 
 
 def node_data(node: Node) -> dict[str, Any]:
-    from spolia.core.codec import encode
-
     return {"number": node.number, "id": node.id, "text": node.text, "context": node.context, "span": encode(node.span)}
 
 
 def metadata_of(one: StoredSource) -> tuple[tuple[str, Any], ...]:
-    from spolia.stores.snapshot.records import file_meta, with_file_fields
-
     row = one.source
     files = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
     return with_file_fields(one.document.meta if one.document else (), files)
@@ -269,8 +263,6 @@ def nodes_of(snapshot: Snapshot, one: StoredSource, group: str, access: Sequence
 
 
 def description(one: StoredSource, counts: dict[str, int]) -> Renderable:
-    from spolia.indexing.quality import facts
-
     data = document_data(one)
     rows = [(name, data[name]) for name in SHOWN]
     rows += [("read", facts(one.source, one.report))] if one.report else []
@@ -306,8 +298,6 @@ def quality_table(found: "Quality") -> Renderable:
 
 
 def noticed_line(one: StoredSource) -> Renderable:
-    from spolia.indexing.quality import attempts_told
-
     style = "bold red" if one.source.status == "failed" else "yellow"
     tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()
     said = [without_name(one.source.uri, said) for said in one.noticed]

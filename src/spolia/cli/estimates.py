@@ -8,10 +8,11 @@ from typing import Any, cast
 from spolia.cli.screen import Screen, table
 from spolia.core.operator import Operator
 from spolia.core.plurals import several
+from spolia.core.replacement import replaced
 from spolia.errors import ModelError, StepFailed
 from spolia.indexing.sync.cost_estimate import ModelUse
 from spolia.models.http.remote import Remote
-from spolia.models.prompting.stand_in_models import Silent, SilentScorer, Unanswered, replaced
+from spolia.models.prompting.stand_in_models import Silent, SilentScorer, Unanswered
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.group_search import GroupSearch

@@ -11,27 +11,21 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from spolia.cli import estimates, runs
-from spolia.cli.destinations import TEXTS, destination, tell_of_measured
-from spolia.cli.flow_parts import (
-    CHOOSING,
-    STAND_IN,
-    Parts,
-    flow_of,
-    from_file,
-    is_file,
-    judging,
-    parts_of,
-    with_sources,
-)
+from spolia.cli.destinations import TEXTS, destination
+from spolia.cli.flow_parts import CHOOSING, Parts, flow_of, from_file, is_file, judging, parts_of, with_sources
+from spolia.cli.flow_views import STAND_IN
+from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.measuring_options import MeasuringOptions, QuestionOptions
 from spolia.cli.model_profile import profile_of
 from spolia.cli.models import embedder_for, model_at, scorer_for
-from spolia.cli.options import MAIN, MeasuringOptions, QuestionOptions
+from spolia.cli.options import MAIN
 from spolia.cli.screen import Screen
 from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.errors import DataError, MissingExtra, QueryError, WeightsError
 from spolia.evaluation.data.dataset import DataSet, drawn, part_of
+from spolia.evaluation.data.formats.table import QuestionTable
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.data.usage_log import TUNED, Marks, UsageLog, marks_of
 from spolia.evaluation.experiment.execution import Told
@@ -44,6 +38,8 @@ from spolia.evaluation.gate.gate import Gate, refuse_what_decides_nothing
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report.html import Traces
+from spolia.evaluation.simulation.profile import profile_named
+from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.filters.text import named_fields
 from spolia.flow_files.built_in_flows import RETRIEVERS, SAMPLE, bm25, covers, named
 from spolia.flows.catalogue import MODULES
@@ -284,10 +280,6 @@ def real_model(given: QuestionOptions) -> LanguageModel | None:
 
 def simulated_reader(given: QuestionOptions, data: DataSet, items: Sequence[Item]) -> LanguageModel:
     """The reader that knows the gold of these questions, and errs as the options say."""
-    from spolia.evaluation.data.formats.table import QuestionTable
-    from spolia.evaluation.simulation.profile import profile_named
-    from spolia.evaluation.simulation.reader import SimulatedReader
-
     if isinstance(data.written, QuestionTable):
         raise DataError(
             f"{data.path} has no passages, and the simulated reader reads them from the data, not from a store. Give a "

@@ -10,7 +10,7 @@ from typing import Any
 
 import spolia
 from spolia import checksums
-from spolia.cli.options import MeasuringOptions
+from spolia.cli.measuring_options import MeasuringOptions
 
 FINISHED = "finished.json"
 PACKAGE = Path(spolia.__file__).parent

@@ -1,18 +1,19 @@
 """What a command gives to a flow: node group, embedder, language model; flows by name, to run or to look at."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from spolia import flow_files, generation, models
 from spolia.cli.destinations import confirm_builds
-from spolia.cli.model_profile import profile_of
-from spolia.cli.models import embedder_for, embedding_of, model_at, scorer_for
+from spolia.cli.load_errors import in_words_of_the_command_line
+from spolia.cli.metadata import refuse_empty_source
+from spolia.cli.models import embedder_for, embedding_of, scorer_for
 from spolia.cli.node_groups import refuse_unknown
 from spolia.cli.options import MAIN, RerankOptions
 from spolia.cli.user_modules import own
-from spolia.core.environment import is_looking, unused
+from spolia.core.environment import is_looking
 from spolia.core.operator import Operator, Retriever
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import FlowFileError, GroupError, ManifestMismatch, ModelError, QueryError, StoreError, WiringError
@@ -24,34 +25,23 @@ from spolia.flow_files.built_in_flows import (
     advice,
     choose,
     found_by,
-    from_paper,
     hybrid,
     named,
     within,
 )
 from spolia.flows.catalogue import MODULES, flow_named
-from spolia.models.http.chat import ChatModel
-from spolia.models.http.completions import CompletionModel
 from spolia.models.http.remote import Remote
-from spolia.models.http.reranking import RerankModel
-from spolia.models.onnx.minilm import MiniLM
 from spolia.models.protocols import NEXT_TOKENS, SCORES, Embedder, LanguageModel, Scorer
-from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Answer, Query, Ranking, Value
 
 NO_MODELS = RerankOptions()
 CHOOSING = ("default", "naive")
 SUFFIXES = (".yaml", ".yml", ".json")
-_OWN = "If it is your own, write --known FILE.py, or its module's name."
-IN_PYTHON = {
-    "Give it: load(": "Write {use: chunks} or {use: embedder}; {use: llm} needs --llm URL --model NAME, "
-    "and {use: web} in a flow needs --web CONDITION.",
-    "If it is your own, load(": f"`spolia show --schema` has the others. {_OWN}",
-    "Install the package, or pass the operator itself: load(": _OWN,
-    "with an operator, for example Identity, or": "with a flow, or a built-in one: `spolia flows` lists them.",
-}
-"""What loading a file advises callers in Python to do, and what to do on the command line."""
+
+
+UNNAMED = Corpus("store.spolia").group()
+"""The group to search where no store is named, and a flow is only looked at."""
 
 
 @dataclass(frozen=True)
@@ -127,17 +117,15 @@ def with_sources(parts: Parts, web: Sequence[str] | None, access: Sequence[str] 
     Raises:
         FilterError: the asker may read no document of one of the two sources.
     """
-    from spolia.cli.metadata import refuse_empty_source
-
     if not web:
         return parts
-    is_known = parts.chunks != STAND_IN.chunks
+    is_known = parts.chunks != UNNAMED
     schema = parts.chunks.snapshot().schema if is_known else Schema(map(Field, named_fields(web)))
     condition = condition_of(web, schema)
     assert condition is not None
     if is_known:
         refuse_empty_source(web, condition, parts.chunks, None if access is None else frozenset(access))
-    return parts.but(second=condition, web=_second(parts.but(second=condition)))
+    return parts.but(second=condition, web=second_of(parts.but(second=condition)))
 
 
 def refuse_unused_sources(flow: str, web: Sequence[str] | None) -> None:
@@ -153,16 +141,16 @@ def refuse_unused_sources(flow: str, web: Sequence[str] | None) -> None:
         )
 
 
-def _second(parts: Parts, top_k: int = 5) -> Retriever | None:
+def second_of(parts: Parts, top_k: int = 5) -> Retriever | None:
     """What searches the second source; it stands beside the store where no condition says which documents it is."""
     if parts.second is None:
         return parts.web
-    if parts.chunks == STAND_IN.chunks:
+    if parts.chunks == UNNAMED:
         return within(hybrid(parts.chunks, parts.embedder, top_k=top_k), parts.second)
     return within(found_by(parts.retriever, parts.chunks, parts.embedder, top_k), parts.second)
 
 
-def _first(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Any]:
+def first_of(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Any]:
     """The flow whose other searches find the first source alone, where there are two."""
     return flow if parts.second is None else within(flow, Not(parts.second))
 
@@ -176,17 +164,17 @@ def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
 def judging(llm: LanguageModel | None) -> LanguageModel | None:
     """The model as a judge, of whom a measure may ask probabilities of tokens; whether its server states them is seen
     when it is asked."""
-    return llm.but(capabilities=llm.capabilities | {NEXT_TOKENS}) if isinstance(llm, ChatModel) else llm
+    return llm.but(capabilities=llm.capabilities | {NEXT_TOKENS}) if isinstance(llm, models.ChatModel) else llm
 
 
 def able(llm: LanguageModel | None, flow: str) -> LanguageModel | None:
     """The model with what a published flow needs of it, by the protocol that has it; whether its server can do it is
     seen when it is asked."""
-    if not isinstance(llm, ChatModel) or flow not in MODULES:
+    if not isinstance(llm, models.ChatModel) or flow not in MODULES:
         return llm
     needed = flow_named(flow).capabilities
     if SCORES in needed:
-        return CompletionModel(**{one.name: getattr(llm, one.name) for one in fields(Remote)})
+        return models.CompletionModel(**{one.name: getattr(llm, one.name) for one in fields(Remote)})
     return llm.but(capabilities=llm.capabilities | needed)
 
 
@@ -204,7 +192,7 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         more["scorer"] = parts.scorer
     try:
         if name in MODULES and name != "naive":
-            more["web"] = _second(parts, top_k or flow_named(name).top_k)
+            more["web"] = second_of(parts, top_k or flow_named(name).top_k)
         if name in RETRIEVERS:
             flow = found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer, parts.ranker)
         else:
@@ -213,7 +201,7 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         if parts.without:
             error.add_note(parts.without)
         raise
-    flow = with_prompts(_first(flow, parts) if name in MODULES else flow, parts.prompts)
+    flow = with_prompts(first_of(flow, parts) if name in MODULES else flow, parts.prompts)
     has_choice = parts.retriever == "default" and (name in CHOOSING or (name in MODULES and bool(parts.without)))
     return flow, _chosen(parts) if has_choice else ""
 
@@ -227,37 +215,20 @@ def with_prompts(flow: Operator[Any, Any], folder: Path | None) -> Operator[Any,
     """The flow, asked with the prompts of a folder, if one is named."""
     if folder is None:
         return flow
-    from spolia.flow_files.prompts import overridden
-
-    found: Operator[Any, Any] = overridden(flow, folder)
+    found: Operator[Any, Any] = flow_files.prompts.overridden(flow, folder)
     return found
 
 
 def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
-    from spolia.flow_files.files import load
-
     file = Path(name)
     if not file.exists():
         beside = (str(one) for one in file.parent.glob("*") if one.suffix.lower() in SUFFIXES)
         raise FlowFileError(f"{name} does not exist. {advice(name, beside)}")
     with in_words_of_the_command_line():
-        flow = load(Path(name), parts.given(), parts.known)
+        flow = flow_files.load(Path(name), parts.given(), parts.known)
     if not is_looking():
         confirm_builds(name, flow, (*parts.given().values(), *parts.trusted))
     return flow
-
-
-@contextmanager
-def in_words_of_the_command_line() -> Iterator[None]:
-    """Reword errors in a file so that they name options of the command line."""
-    try:
-        yield
-    except FlowFileError as error:
-        for said, instead in IN_PYTHON.items():
-            before, found, _ = str(error).partition(said)
-            if found:
-                raise FlowFileError(before + instead) from error
-        raise
 
 
 def is_file(name: str) -> bool:
@@ -267,73 +238,12 @@ def is_file(name: str) -> bool:
 
 def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answer]:
     """The flow, with a step that answers where it only finds passages."""
-    from spolia.generation.extract import Extract
-    from spolia.generation.reader import Reader
-
     given = flow.gives(Query)
     if fits(Answer, given, {}):
         return flow
     if not fits(Ranking, given, {}):
         raise WiringError(f"The flow gives {name_of(given)}; to ask, it must give an Answer or a Ranking.")
     if parts.llm is not None:
-        return flow >> with_prompts(Reader(parts.llm), parts.prompts)
+        return flow >> with_prompts(generation.Reader(parts.llm), parts.prompts)
     analyzer = parts.chunks.corpus.snapshot().manifest(parts.chunks.name).analyzer
-    return flow >> Extract(analyzer=analyzer)
-
-
-_SERVER = "http://127.0.0.1:8000/v1"
-_CHUNKS = Corpus("store.spolia").group()
-STAND_IN = Parts(
-    _CHUNKS, MiniLM(), ChatModel("model", _SERVER), BM25(_CHUNKS, 5, "web"), RerankModel("reranker", _SERVER)
-)
-
-
-def looked_at(
-    store: str | None,
-    known: Sequence[str] | None = None,
-    prompts: Path | None = None,
-    web: Sequence[str] | None = None,
-    profile_file: Path | None = None,
-) -> Parts:
-    """The parts of a store and the models of the profile, or their stand-ins. Asks no model."""
-    profile = profile_of(profile_file)
-    named, store = {**profile.options(), "profile_file": profile_file}, store or profile.store or None
-    models = RerankOptions(**{one.name: named[one.name] for one in fields(RerankOptions) if one.name in named})
-    with unused():
-        llm = model_at(named.get("llm", ""), named.get("model", ""), profile) or STAND_IN.llm
-        if store is None:
-            scorer, embedder = scorer_for(models) or STAND_IN.scorer, embedder_for(models, None, MAIN, measures=False)
-            parts = STAND_IN.but(embedder=embedder, scorer=scorer, known=own(known).operators, prompts=prompts)
-        else:
-            parts = parts_of(store, models, known=known, prompts=prompts, measures=False)
-        trusted = (llm, parts.scorer, parts.embedder) if profile.is_named else ()
-        return with_sources(parts.but(llm=llm, trusted=trusted), web)
-
-
-def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
-    """A flow by its name or file, only to be looked at: it may name any environment variable.
-
-    Without a store, the default as it is where the embedder suits the corpus.
-    """
-    from spolia.generation.extract import Extract
-
-    if parts.scorer == STAND_IN.scorer and name in RETRIEVERS:
-        parts = parts.but(scorer=None)  # they rerank only where a reranker is named
-    if parts.chunks == STAND_IN.chunks and name in CHOOSING:
-        scorer = None if parts.scorer == STAND_IN.scorer else parts.scorer
-        found = found_by("hybrid", parts.chunks, parts.embedder, 10 if name == "default" else 5, scorer)
-        return found if name == "default" else _first(found >> Extract(parts.embedder), parts)
-    if parts.chunks == STAND_IN.chunks and name in MODULES:
-        return with_prompts(_first(as_published(name, parts), parts), parts.prompts)
-    if name in MODULES and "scorer" in flow_named(name).needs:
-        parts = parts.but(scorer=parts.scorer or STAND_IN.scorer)
-    with unused():
-        return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]
-
-
-def as_published(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
-    """A published flow, only to be looked at."""
-    top_k = flow_named(name).top_k
-    search = hybrid(parts.chunks, parts.embedder, top_k=top_k)
-    more: dict[str, Any] = {"search": search, "web": _second(parts, top_k), "scorer": parts.scorer}
-    return from_paper(name, parts.chunks, parts.embedder, able(parts.llm, name), **more)
+    return flow >> generation.Extract(analyzer=analyzer)

@@ -1,8 +1,8 @@
 """Help in two lengths: `--help` fits on a screen, `--help-all` says everything."""
 
-from textwrap import fill, shorten, wrap
-
 import click
+
+from spolia.deferred import textwrap
 
 HELP = ["-h", "--help"]
 LINES = 36
@@ -45,6 +45,10 @@ class HelpGroup(TwoHelps, click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def help_rows(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """List the commands with their texts."""
+        return [(name, inner.help or "") for name, inner in self.commands.items() if not inner.hidden]
+
 
 def missing_parameter(param: click.Parameter) -> str:
     """Say how to write an argument or option that a command needs, and what it is."""
@@ -59,10 +63,8 @@ def write_help(command: click.Command, ctx: click.Context, formatter: click.Help
     command.format_usage(ctx, formatter)
     for paragraph in (command.help or "").split("\n\n")[: None if whole else 1]:
         _write_paragraph(formatter, " ".join(paragraph.split()))
-    if isinstance(command, click.Group):
-        inner = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
-        rows = [(name, one.help or "") for name, one in inner if one and not one.hidden]
-        _write_rows(formatter, "Commands", rows, whole)
+    if isinstance(command, HelpGroup):
+        _write_rows(formatter, "Commands", command.help_rows(ctx), whole)
     arguments = [(_usage(param), param.help or "") for param in command.params if isinstance(param, click.Argument)]
     options = [param for param in command.params if isinstance(param, click.Option)]
     options.sort(key=lambda param: not param.required)
@@ -83,7 +85,7 @@ def default_text(param: click.Parameter) -> str:
 
 
 def _write_paragraph(formatter: click.HelpFormatter, text: str) -> None:
-    formatter.write("\n" + fill(text, formatter.width, break_on_hyphens=False) + "\n")
+    formatter.write("\n" + textwrap.fill(text, formatter.width, break_on_hyphens=False) + "\n")
 
 
 def _usage(param: click.Parameter) -> str:
@@ -109,5 +111,5 @@ def _write_rows(formatter: click.HelpFormatter, title: str, rows: list[tuple[str
         for usage, text in rows:
             start = f"  {usage:<{column}}  "
             width = max(20, formatter.width - len(start))
-            lines = wrap(text, width) if whole else [shorten(text, width, placeholder=" …")]
+            lines = textwrap.wrap(text, width) if whole else [textwrap.shorten(text, width, placeholder=" …")]
             formatter.write(f"{start}{margin.join(lines)}\n")

@@ -9,23 +9,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from spolia.cli.commands.index import unmade_data
 from spolia.cli.destinations import TEXTS, destination, tell_of_groups
 from spolia.cli.metadata import fields_of
 from spolia.cli.options import MAIN
 from spolia.cli.parameters import written
+from spolia.cli.readers import readers_of
+from spolia.cli.results import unmade_data
 from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
-from spolia.cli.user_modules import own, readers_of
-from spolia.errors import ManifestMismatch, MissingExtra, QueryError, SourceError, WeightsError, without_name
+from spolia.cli.user_modules import own
+from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError, without_name
 from spolia.flow_files.built_in_flows import covers
-from spolia.flow_files.files import decoded
 from spolia.indexing.readers.registry import Readers, by_suffix
-from spolia.indexing.sources.api import APIItems
-from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sources.source import Source
-from spolia.indexing.sources.sql import SQLRows
-from spolia.indexing.sources.web import WebPages
 from spolia.indexing.sync.files import walk
 from spolia.indexing.sync.groups import main_definition, samples
 from spolia.indexing.sync.prefetch import open_prefetch
@@ -94,29 +90,6 @@ def _rule(line: str, where: str) -> AccessRule:
     if EVERYBODY in principals and len(principals) > 1:
         raise QueryError(f"{where}: {EVERYBODY!r} cannot be combined with others. Write it alone, or leave it out.")
     return pattern, () if principals == (EVERYBODY,) else principals
-
-
-SOURCES = (WebPages, RemoteFiles, SQLRows, APIItems)
-
-
-def named_sources(given: Sequence[str], file: Path | None) -> list[Path | Source]:
-    """Folders and sources.
-
-    >>> [type(one).__name__ for one in named_sources(["https://example.org/docs/", "s3://archive/docs"], None)]
-    ['WebPages', 'RemoteFiles']
-    """
-    found: list[Path | Source] = [_source(one) for one in given]
-    if file is not None:
-        found += decoded(file, tuple[Source, ...], None, SOURCES, "a list of sources: - WebPages: {start: [URL]}")
-    if not found:
-        raise SourceError("Nothing is named. Write a folder, an address, or --sources FILE.")
-    return found
-
-
-def _source(one: str) -> Path | Source:
-    if "://" not in one:
-        return Path(one)
-    return WebPages((one,)) if one.lower().startswith(("http://", "https://")) else RemoteFiles(one)
 
 
 SAMPLED_FILES = 20

@@ -1,30 +1,28 @@
 """`spolia.toml`: the models, the store and who asks, so that they need not be written with every command."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from spolia import models
 from spolia.core.environment import refuse_env
+from spolia.deferred import tomllib
 from spolia.errors import ModelError, QueryError, SpoliaError, VariableRefused
-from spolia.models.http.chat import ChatModel
-from spolia.models.http.embeddings import EmbeddingModel
 from spolia.models.http.remote import Remote
-from spolia.models.http.reranking import RerankModel
 from spolia.stores.corpus import Corpus
 from spolia.types import Value
 
 FILE = "spolia.toml"
 """Looked for in the working directory."""
 KEY = "api_key_env"
-TABLES: Mapping[str, tuple[type[Remote], str, str]] = {
-    "llm": (ChatModel, "llm", "model"),
-    "embedder": (EmbeddingModel, "embedder", "embed_model"),
-    "reranker": (RerankModel, "reranker", "rerank_model"),
+TABLES: Mapping[str, tuple[str, str]] = {
+    "llm": ("llm", "model"),
+    "embedder": ("embedder", "embed_model"),
+    "reranker": ("reranker", "rerank_model"),
 }
-"""By table: the kind of model, and the options that its `url` and `model` stand for."""
+"""By table: the options that the `url` and `model` of a model stand for."""
 _SECRET = re.compile(r"key|token|secret|password|credential|authorization", re.I)
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 M = TypeVar("M", bound=Remote)
@@ -74,7 +72,7 @@ class ModelProfile(Value):
         """What it says, as options by the names of their parameters."""
         found: dict[str, Any] = {"access": list(self.access)} if self.access else {}
         for table, settings in self.tables.items():
-            _, url, model = TABLES[table]
+            url, model = TABLES[table]
             found |= {url: settings["url"]} | ({model: settings["model"]} if settings.get("model") else {})
         return found
 
@@ -85,15 +83,20 @@ class ModelProfile(Value):
         Raises:
             VariableRefused: the profile was not named by the caller, and names a variable that is not allowed.
         """
-        kind, known = TABLES[table][0], self.tables.get(table, {})
+        known = self.tables.get(table, {})
         is_its_own = known.get("url") == url
         said = {name: value for name, value in known.items() if name not in ("url", "model")} if is_its_own else {}
         if said and known.get("model", name) != name:
             said = {KEY: said[KEY]} if KEY in said else {}
-        found = kind(name, url, **{KEY: usual_key(url), **said, **more})
+        found = _kind_of(table)(name, url, **{KEY: usual_key(url), **said, **more})
         if is_its_own:
             self._refuse(found)
         return found
+
+
+def _kind_of(table: str) -> type[Remote]:
+    """Return the class of the model of a table."""
+    return {"llm": models.ChatModel, "embedder": models.EmbeddingModel, "reranker": models.RerankModel}[table]
 
 
 KEYS = {
@@ -142,7 +145,7 @@ def profile_of(file: Path | None) -> ModelProfile:
 def _settings(path: Path, table: str, said: Any) -> dict[str, Any]:
     if not isinstance(said, dict) or not isinstance(said.get("url"), str):
         raise QueryError(f'{path}: [{table}] has no url. Write url = "http://127.0.0.1:8000/v1" below it.')
-    kind: Any = TABLES[table][0]
+    kind: Any = _kind_of(table)
     known = {one.name for one in fields(kind)} - {"base_url"} | {"url"}
     _refuse_secret(path, {name: value for name, value in said.items() if name not in known}, f"[{table}] ")
     if unknown := sorted(said.keys() - known):

@@ -4,17 +4,17 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+from spolia import models
 from spolia.cli.model_profile import ModelProfile, profile_of
 from spolia.cli.options import ModelOptions, RerankOptions
 from spolia.cli.user_modules import own_embedder
 from spolia.core.codec import decode
 from spolia.core.registry import Catalogue
 from spolia.errors import ManifestMismatch, QueryError, SpoliaError, WiringError
-from spolia.models.http.embeddings import EmbeddingModel
+from spolia.models import local
 from spolia.models.onnx.minilm import MiniLM
-from spolia.models.onnx.tuned_minilm import BI_ENCODER, RERANKER, MiniLMScorer, TunedMiniLM
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
-from spolia.models.trained_weights import CARD, TrainedWeights
+from spolia.models.trained_weights import BI_ENCODER, CARD, RERANKER, TrainedWeights
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import GroupEmbedding, embedder_of, refuse_other_embedder
 
@@ -49,12 +49,8 @@ def model_at(url: str, model: str, profile: ModelProfile | None = None, think: i
 def _local_llm(path: str) -> LanguageModel:
     """A model in GGUF for llama.cpp, else one in a folder for torch."""
     if has_gguf(path):
-        from spolia.models.local.gguf import GgufModel
-
-        return GgufModel(path)
-    from spolia.models.local.language_model import LocalModel
-
-    return LocalModel(path)
+        return models.GgufModel(path)
+    return models.LocalModel(path)
 
 
 def has_gguf(path: str) -> bool:
@@ -105,24 +101,24 @@ def _named(given: ModelOptions, built: GroupEmbedding | None, measures: bool) ->
         return own_embedder(given.embedder)
     if "://" not in given.embedder:
         if trained_part(given.embedder) == BI_ENCODER:
-            return TunedMiniLM(given.weights, tuned=_trained(given.embedder), part=BI_ENCODER)
+            return models.TunedMiniLM(given.weights, tuned=_trained(given.embedder), part=BI_ENCODER)
         if has_gguf(given.embedder):
-            from spolia.models.local.gguf import GgufEmbedder
-
-            return GgufEmbedder(given.embedder)
-        from spolia.models.local.embedders import LocalEmbedder
-
-        return LocalEmbedder(*_folder_or_commit(given.embedder))
+            return models.GgufEmbedder(given.embedder)
+        return models.LocalEmbedder(*_folder_or_commit(given.embedder))
     if not given.embed_model:
         raise QueryError("An embedder on a server needs its name too: --embedder URL --embed-model NAME.")
     profile = profile_of(given.profile_file)
-    found: EmbeddingModel = profile.model("embedder", given.embedder, given.embed_model)
+    found: models.EmbeddingModel = profile.model("embedder", given.embedder, given.embed_model)
     said = profile.tables.get("embedder", {})
     if built is None or built.embedder != found.name:
         is_known = "dimension" in said and said["url"] == given.embedder
         return found.measured() if measures and not is_known else found
     stored = _stored(built)
-    if isinstance(stored, EmbeddingModel) and stored.base_url == found.base_url and said.get("url") != given.embedder:
+    if (
+        isinstance(stored, models.EmbeddingModel)
+        and stored.base_url == found.base_url
+        and said.get("url") != given.embedder
+    ):
         return stored.but(api_key_env=found.api_key_env)
     return found.but(dimension=built.dimension)
 
@@ -140,14 +136,8 @@ def scorer_for(given: RerankOptions) -> Scorer | None:
         return None
     if "://" not in given.reranker:
         if trained_part(given.reranker) == RERANKER:
-            return MiniLMScorer(_trained(given.reranker))
-        from spolia.models.local.colbert import is_colbert
-        from spolia.models.onnx.cross_encoder import OnnxCrossEncoder
-
-        in_onnx = OnnxCrossEncoder(given.reranker)
-        if in_onnx.is_there() and not is_colbert(Path(given.reranker).expanduser()):
-            return in_onnx
-        return _local_scorer(*_folder_or_commit(given.reranker))
+            return models.MiniLMScorer(_trained(given.reranker))
+        return local.scorers.scorer_of(given.reranker, *_folder_or_commit(given.reranker))
     profile = profile_of(given.profile_file)
     form = given.rerank_form or ("" if given.rerank_model else "tei")  # the only one that needs no name
     more = {"form": form} if given.rerank_form or "form" not in profile.tables.get("reranker", {}) else {}
@@ -166,19 +156,6 @@ def trained_part(folder: str) -> str:
 def _trained(folder: str) -> TrainedWeights:
     """By its whole path, since the store writes down its embedder."""
     return TrainedWeights(str(Path(folder).expanduser().resolve()))
-
-
-def _local_scorer(model: str, revision: str) -> Scorer:
-    """A model for torch, by what its files say that it is: ColBERT, a language model, else a cross-encoder."""
-    from spolia.models.local.address import config_of, folder_of
-    from spolia.models.local.colbert import LocalColBERT, is_colbert
-    from spolia.models.local.embedders import LocalCrossEncoder, LocalLLMReranker
-
-    if is_colbert(folder_of(model, revision)):
-        return LocalColBERT(model, revision)
-    said = config_of(model, revision).get("architectures")
-    generates = isinstance(said, list) and any(str(name).endswith("ForCausalLM") for name in said)
-    return LocalLLMReranker(model, revision) if generates else LocalCrossEncoder(model, revision)
 
 
 def _folder_or_commit(named: str) -> tuple[str, str]:

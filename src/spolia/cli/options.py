@@ -85,7 +85,7 @@ AllowEnv: TypeAlias = Annotated[
 ]
 
 
-def _allow_usual_key(context: click.Context, param: click.Parameter, url: str) -> str:
+def allow_usual_key(context: click.Context, param: click.Parameter, url: str) -> str:
     """Allow files that name the same server as the command line its usual key, until the command ends."""
     source = context.get_parameter_source(param.name or "")
     # A profile may be somebody else's: what it names is allowed nothing.
@@ -147,7 +147,7 @@ ModelUrl: TypeAlias = Annotated[
     option(
         "--llm URL",
         "Base URL of an OpenAI-compatible API, whose key is read from OPENAI_API_KEY; or a GGUF file or folder.",
-        callback=_allow_usual_key,
+        callback=allow_usual_key,
     ),
 ]
 ModelName: TypeAlias = Annotated[str, option("--model NAME", "The model's name on that server.")]
@@ -210,7 +210,7 @@ class ModelOptions:
         option(
             "--embedder URL",
             "URL of a server that embeds, a folder with a model, or FILE.py:FUNCTION; by default the store's own.",
-            callback=_allow_usual_key,
+            callback=allow_usual_key,
         ),
     ] = ""
     embed_model: Annotated[str, option("--embed-model NAME", "The embedder's name on that server.")] = ""
@@ -227,7 +227,7 @@ class RerankOptions(ModelOptions):
         option(
             "--reranker URL",
             "Base URL of a server that reranks, or a folder with a model.",
-            callback=_allow_usual_key,
+            callback=allow_usual_key,
         ),
     ] = ""
     rerank_model: Annotated[str, option("--rerank-model NAME", "The reranker's name on that server.")] = ""
@@ -264,61 +264,3 @@ class SearchOptions(RerankOptions):
         ),
     ] = True
     json: AsJson = False
-
-
-@dataclass(frozen=True)
-class QuestionOptions(RerankOptions):
-    """What all commands take alike that ask the questions of a data set."""
-
-    store: Annotated[
-        str | None,
-        option(
-            "--store STORE", "The store to ask, whose documents the gold names; by default the data's own passages."
-        ),
-    ] = None
-    llm: Annotated[
-        str,
-        option(
-            "--llm URL",
-            "Base URL of an OpenAI-compatible API; its key is read from OPENAI_API_KEY. `simulated`: a reader that "
-            "answers from the gold as far as its prompts hold it, to measure retrieval and orchestration; needs "
-            "data with `corpus.jsonl`.",
-            callback=_allow_usual_key,
-        ),
-    ] = ""
-    model: ModelName = ""
-    think: Think = 0
-    profile: Annotated[
-        str, option("--profile NAME", "How often the simulated reader errs: `ideal` (never) or `noisy`.")
-    ] = ""
-    retriever: Annotated[
-        str, option("--retriever FLOW", "Retriever of published flows: bm25, dense, hybrid, multi-hop or default.")
-    ] = ""
-    seed: Annotated[int, option("--seed", "Seed of all random draws.", min=0)] = 0
-    known: Known = None
-    allow_env: AllowEnv = None
-    build_groups: BuildGroups = False
-    budget_calls: BudgetCalls = None
-    budget_tokens: BudgetTokens = None
-    budget_usd: BudgetUsd = None
-    json: AsJson = False
-
-
-@dataclass(frozen=True)
-class MeasuringOptions(QuestionOptions):
-    """What `spolia eval` and `spolia gate` take alike."""
-
-    split: Annotated[
-        str, option("--split PART", "Only this part: tune (later commands reject it), select, or report.")
-    ] = ""
-    limit: Annotated[int | None, option("--limit", "Limit on questions, drawn by the seed.", min=1)] = None
-    web: Web = None
-    prompts: OwnPrompts = None
-    degraded: Annotated[
-        str,
-        option(
-            "--degraded NAME",
-            "If a step of a flow fails on every call: `stop` with exit code 5, or `ok` to measure the flow as it is.",
-        ),
-    ] = "stop"
-    keep_values: KeepValues = False

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import wraps
 from inspect import Parameter, cleandoc, get_annotations, signature
 from pathlib import Path
 from types import NoneType, UnionType
@@ -40,7 +41,7 @@ def argument(metavar: str, help: str) -> Any:
     return Declaration(help, metavar)
 
 
-def command(name: str, body: Body, help: str = "", hidden: bool = False) -> HelpCommand:
+def command(name: str, body: Body, *, hidden: bool = False) -> HelpCommand:
     """Make a command of a function. A parameter that is a dataclass stands for its fields.
 
     >>> from typing import Annotated
@@ -73,8 +74,19 @@ def command(name: str, body: Body, help: str = "", hidden: bool = False) -> Help
         else:
             parameters.append(_parameter(parameter, hints[parameter.name]))
     parameters.sort(key=lambda one: _place(one, is_own=one.name not in shared))
-    text = help or cleandoc(body.__doc__ or "")
+    text = cleandoc(body.__doc__ or "")
     return HelpCommand(name, params=parameters, callback=guarded(run), help=text, hidden=hidden)
+
+
+def described(body: Body, help: str) -> Body:
+    """Give a command another text; what it does stays."""
+
+    @wraps(body)
+    def run(*args: Any, **values: Any) -> Exit:
+        return body(*args, **values)
+
+    run.__doc__ = help
+    return run
 
 
 def subcommands(name: str, help: str, **bodies: Body) -> HelpGroup:

@@ -14,6 +14,7 @@ from spolia.cli.user_modules import own
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import DataError, QueryError
+from spolia.evaluation.data.dataset import DataSet
 from spolia.flow_files.built_in_flows import BUILT_IN
 from spolia.flow_files.prompt_preview import ANY_MODEL, Sent, alone, case_for, sent_for
 from spolia.indexing.sync.texts import temporary
@@ -34,7 +35,6 @@ class PromptCase:
         texts = {str(path): _text(path) for path in documents}
         if data is None:
             return cls(question, texts)
-        from spolia.evaluation.data.dataset import DataSet
 
         found = DataSet(str(data))
         item = next((item for at, item in enumerate(found.items(), 1) if at == line), None)

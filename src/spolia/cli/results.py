@@ -1,10 +1,9 @@
 """Rankings and answers as they are printed: places, quotes, what is cited."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from spolia.cli.commands.index import unmade_data
 from spolia.cli.screen import Renderable, Screen, indented, one_line, text, visible
 from spolia.core.markdown import MarkdownStream, disarm
 from spolia.core.operator import Operator
@@ -83,6 +82,11 @@ def _write(text: str) -> None:
 
 def _styled(answer: Answer) -> Renderable:
     return text(visible(answer.text), "yellow" if answer.abstained else "")
+
+
+def unmade_data(unmade: Iterable[Unmade]) -> list[dict[str, str]]:
+    """List as plain data which groups lack nodes of which documents."""
+    return [{"uri": lack.uri, "group": lack.group, "reason": lack.reason} for lack in unmade]
 
 
 SHOWN = 5

@@ -6,7 +6,9 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from json import dumps, loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
+
+from rich.tree import Tree
 
 from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
@@ -24,10 +26,6 @@ from spolia.journal.run_view import RunView, StepView, messages
 from spolia.run import Run
 from spolia.types import Answer, Query, Ranking
 
-if TYPE_CHECKING:
-    from rich.tree import Tree
-
-
 _NOTHING = "(not there)"
 
 
@@ -37,7 +35,6 @@ def tree(root: StepView, documents: int) -> Renderable:
     Args:
         documents: how many passages of each step to show.
     """
-    from rich.tree import Tree
 
     def grow(into: Tree, step: StepView) -> Renderable:
         for inner in step.inner:

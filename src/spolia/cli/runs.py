@@ -9,6 +9,7 @@ from typing import Any
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError, StoreError
 from spolia.journal import Cache, Journal, Runs
+from spolia.models.file_hash import cache_folder
 from spolia.models.http.remote import Remote
 from spolia.models.protocols import LanguageModel
 from spolia.private_files import make_folder
@@ -67,8 +68,6 @@ def recorded(
 
 def store_for(folder: Path) -> str:
     """The store of a folder that is asked without naming one: in the cache directory, one for each folder."""
-    from spolia.models.file_hash import cache_folder
-
     whole = folder.resolve()
     key = blake2b(str(whole).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
     return str(cache_folder() / "stores" / f"{whole.name[:60] or 'root'}-{key}.spolia")

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from spolia.deferred import rich_console, rich_padding, rich_progress, rich_table, rich_text
+
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
+    from rich.console import RenderableType
 
 Renderable: TypeAlias = "RenderableType"
 """What a screen shows; rich, which has the type, is loaded when something is shown."""
@@ -43,11 +44,9 @@ def one_line(text: str, width: int = 0) -> str:
     return flat if not width or len(flat) <= width else flat[: width - 1] + "…"
 
 
-def table(rows: Iterable[Sequence[RenderableType]], *head: str) -> Table:
+def table(rows: Iterable[Sequence[RenderableType]], *head: str) -> rich_table.Table:
     """Rows in columns, without lines between them; long words of the last column are broken."""
-    from rich.table import Table
-
-    found = Table(*head, box=None, show_header=bool(head), header_style="dim", pad_edge=False)
+    found = rich_table.Table(*head, box=None, show_header=bool(head), header_style="dim", pad_edge=False)
     for row in rows:
         found.add_row(*row)
     if not head and found.columns:
@@ -78,14 +77,11 @@ class Line:
         return "\n".join(f"{margin}{line.expandtabs()}".rstrip(" ") for line in lines)
 
     def __rich__(self) -> RenderableType:
-        from rich.padding import Padding
-        from rich.text import Text
-
         first, *others = self._parts
-        found = Text(*first)
+        found = rich_text.Text(*first)
         for said, style in others:
             found.append(said, style)
-        return Padding(found, (0, 0, 0, self._columns), expand=False) if self._columns else found
+        return rich_padding.Padding(found, (0, 0, 0, self._columns), expand=False) if self._columns else found
 
 
 def text(said: str = "", style: str = "") -> Line:
@@ -170,12 +166,10 @@ class Screen:
         """Columns of the terminal; None where the result goes elsewhere."""
         return self.out().width if sys.stdout.isatty() else None
 
-    def out(self) -> Console:
+    def out(self) -> rich_console.Console:
         """Stdout, where what is printed is never taken for markup, and lines are broken in a terminal only."""
-        from rich.console import Console
-
         width = None if sys.stdout.isatty() else ENDLESS
-        return Console(highlight=False, markup=False, emoji=False, width=width)
+        return rich_console.Console(highlight=False, markup=False, emoji=False, width=width)
 
     def show(self, *parts: RenderableType) -> None:
         """Print a part of the result for people; nothing with `--json`."""
@@ -216,9 +210,9 @@ class Screen:
     def say(self, message: str, style: str = "dim") -> None:
         """Print a message to stderr."""
         if sys.stderr.isatty():
-            from rich.console import Console
-
-            Console(stderr=True, highlight=False, markup=False, emoji=False).print(visible(message), style=style)
+            rich_console.Console(stderr=True, highlight=False, markup=False, emoji=False).print(
+                visible(message), style=style
+            )
         else:
             sys.stderr.write(visible(message) + "\n")
 
@@ -233,18 +227,15 @@ class Screen:
         if not sys.stderr.isatty():
             yield LogProgress(self, label)
             return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-        from rich.progress import Progress as Bar
 
         # TimeElapsedColumn stands still once all files are read, while their passages are still being embedded.
         columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.elapsed:.0f} s"),
+            rich_progress.TextColumn("{task.description}"),
+            rich_progress.BarColumn(),
+            rich_progress.MofNCompleteColumn(),
+            rich_progress.TextColumn("{task.elapsed:.0f} s"),
         )
-        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        with rich_progress.Progress(*columns, console=rich_console.Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=None)
 
             def told(done: int, total: int | None = None, label: str = "") -> None:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from spolia.cli.load_errors import in_words_of_the_command_line
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import embedder_for, embedding_of, model_at
 from spolia.cli.options import (
     MAIN,
     AllowEnv,
@@ -20,11 +23,13 @@ from spolia.cli.options import (
     Vectors,
 )
 from spolia.cli.parameters import argument, option
+from spolia.cli.sources import named_sources
 from spolia.errors import GroupError, WiringError
+from spolia.flow_files.files import load_definitions
+from spolia.indexing.workers.protocol import WorkerLimits
 
 if TYPE_CHECKING:
     from spolia.indexing.sources.source import Source
-    from spolia.indexing.workers.protocol import WorkerLimits
     from spolia.models.protocols import Embedder
     from spolia.stores.corpus import Corpus
     from spolia.stores.definition import Definition
@@ -70,14 +75,10 @@ class StoreOptions(ModelOptions):
 
     @property
     def limits(self) -> WorkerLimits:
-        from spolia.indexing.workers.protocol import WorkerLimits
-
         given = {"seconds": self.file_seconds, "memory_mb": self.file_mb}
         return WorkerLimits().but(**{name: value for name, value in given.items() if value is not None})
 
     def places(self) -> list[Path | Source]:
-        from spolia.cli.ingest import named_sources
-
         return named_sources(self.sources or (), self.more)
 
     def embeds_by(self, corpus: Corpus, *, rebuild: bool = False) -> Embedder:
@@ -85,8 +86,6 @@ class StoreOptions(ModelOptions):
 
         A file of groups may say itself how passages are embedded, with classes that only `known` has.
         """
-        from spolia.cli.models import embedder_for, embedding_of
-
         built = None if rebuild else embedding_of(corpus, MAIN)
         try:
             return embedder_for(self, built, MAIN, self.threads)
@@ -98,10 +97,6 @@ class StoreOptions(ModelOptions):
     def definitions(self, embedder: Embedder, known: tuple[Any, ...]) -> dict[str, Definition]:
         if self.groups is None:
             return {}
-        from spolia.cli.flow_parts import in_words_of_the_command_line
-        from spolia.cli.model_profile import profile_of
-        from spolia.cli.models import model_at
-        from spolia.flow_files.files import load_definitions
 
         llm = model_at(self.llm, self.model, profile_of(self.profile_file), self.think)
         given = {"embedder": embedder} | ({} if llm is None else {"llm": llm})

@@ -8,6 +8,9 @@ from dataclasses import asdict
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console, Group
+from rich.live import Live
+
 from spolia.cli.screen import EVERY_S, Renderable, Screen, one_line, table
 from spolia.core.plurals import several
 from spolia.evaluation.experiment.comparison import amount
@@ -110,8 +113,6 @@ def leaderboard(
     if not sys.stderr.isatty():
         yield _every(EVERY_S, lambda progress: screen.say(_line(progress, objective, is_share, allowed)))
         return
-    from rich.console import Console
-    from rich.live import Live
 
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with Live(console=console, transient=True, auto_refresh=False) as live:
@@ -146,8 +147,6 @@ def _line(progress: "StudyProgress", objective: str, is_share: bool, allowed: st
 
 
 def _drawn(progress: "StudyProgress", objective: str, is_share: bool, allowed: str) -> Renderable:
-    from rich.console import Group
-
     rows = [
         (f"{at}", amount(one.score, is_share), f"{one.questions:,}", one_line(_choices(one.choices)))
         for at, one in enumerate(progress.leaders(TOP), 1)

@@ -1,26 +1,25 @@
 """What Python modules of the user's own define: functions, operators, groups, measures, and readers of files."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import isabstract
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from spolia import models
 from spolia.core.fingerprint.packages import place_of
 from spolia.core.operator import Operator
-from spolia.core.redaction import Patterns, Redactor, Redactors
 from spolia.errors import QueryError
 from spolia.evaluation.measures.measure import SetMeasure
-from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.readers.registry import READERS as READERS_BUILT_IN
-from spolia.indexing.readers.registry import Readers, Reads, redacting
-from spolia.models.function_embedder import FunctionEmbedder
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Definition
+
+if TYPE_CHECKING:
+    from spolia.indexing.readers.reader import FileReader
 
 READERS = "READERS"
 """What a module calls its readers."""
@@ -33,7 +32,7 @@ class UserModules:
     operators: tuple[Operator[Any, Any] | type, ...] = ()
     groups: Mapping[str, Definition] = field(default_factory=dict)
     measures: tuple[type[SetMeasure], ...] = ()
-    readers: Mapping[str, FileReader | Reads] = field(default_factory=dict)
+    readers: "Mapping[str, FileReader | Callable[[Any], Any]]" = field(default_factory=dict)
 
 
 def own(named: Sequence[str] | None) -> UserModules:
@@ -41,7 +40,7 @@ def own(named: Sequence[str] | None) -> UserModules:
     operators: list[Operator[Any, Any] | type] = []
     groups: dict[str, Definition] = {}
     measures: list[type[SetMeasure]] = []
-    readers: dict[str, FileReader | Reads] = {}
+    readers: dict[str, FileReader | Callable[[Any], Any]] = {}
     for one in named or ():
         for name, value in _things(one).items():
             if isinstance(value, NodeGroup) and value.definition is not None:
@@ -60,38 +59,15 @@ def own(named: Sequence[str] | None) -> UserModules:
 def own_embedder(named: str) -> Embedder:
     """The embedder `FILE.py:NAME`: an object with the members of one, or a function from texts to vectors."""
     place, _, name = named.rpartition(":")
-    value = getattr(_module(place, "--embedder"), name, None)
+    value = getattr(load_module(place, "--embedder"), name, None)
     if isinstance(value, Embedder) and not isinstance(value, type):
         return value
     if not callable(value):
         raise QueryError(f"--embedder {named}: {place} has no function {name!r}. Write one from texts to vectors.")
-    return FunctionEmbedder(value)
+    return models.FunctionEmbedder(value)
 
 
-def redactor_of(named: Sequence[str] | None) -> Redactor | None:
-    """What finds the kinds that are named, or is `FILE.py:NAME`; None for nothing."""
-    kinds, each = list[str](), list[Redactor]()
-    for one in named or ():
-        place, _, name = one.rpartition(":")
-        if not place:
-            kinds.append(one)
-            continue
-        value = getattr(_module(place, "--redact"), name, None)
-        value = value() if isinstance(value, type) else value
-        if not isinstance(value, Redactor):
-            raise QueryError(f"--redact {one}: {place} has no redactor {name!r}. Write an object with found(text).")
-        each.append(value)
-    every = [*([Patterns(tuple(kinds))] if kinds else []), *each]
-    return Redactors(tuple(every)) if every else None
-
-
-def readers_of(known: Sequence[str] | None, redact: Sequence[str] | None) -> Readers:
-    """The readers of the user's modules and the built-in ones, which hide what is to be redacted."""
-    found = own(known).readers or READERS_BUILT_IN
-    return found if (redactor := redactor_of(redact)) is None else redacting(redactor, found)
-
-
-def _readers(place: str, said: object) -> Mapping[str, FileReader | Reads]:
+def _readers(place: str, said: object) -> "Mapping[str, FileReader | Callable[[Any], Any]]":
     pairs = list(said.items()) if isinstance(said, Mapping) else []
     reads = [callable(one) or callable(getattr(one, "read", None)) for _, one in pairs]
     if isinstance(said, Mapping) and all(reads) and all(isinstance(name, str) for name, _ in pairs):
@@ -104,7 +80,7 @@ def _readers(place: str, said: object) -> Mapping[str, FileReader | Reads]:
 
 def _things(named: str) -> dict[str, Any]:
     place, _, wanted = named.partition(":")
-    module = _module(place)
+    module = load_module(place)
     if wanted and not hasattr(module, wanted):
         raise QueryError(
             f"--known {named}: {place} has no {wanted!r}. Write the name of a function or definition in it."
@@ -146,7 +122,7 @@ def _lacks(value: object) -> tuple[str, ...]:
     return tuple(sorted(getattr(value, "__abstractmethods__", ()))) if is_class else ()
 
 
-def _module(place: str, option: str = "--known") -> ModuleType:
+def load_module(place: str, option: str = "--known") -> ModuleType:
     """A module by its name, or by its file: under the name by which Python programs beside it import it."""
     path = Path(place)
     is_file = place.endswith(".py") or path.is_file()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.screen import Screen, one_line
+from spolia.deferred import watchfiles
 from spolia.errors import SpoliaError, StoreCorrupt, pip_install, without_name
 from spolia.indexing.readers.registry import Readers, by_suffix
 from spolia.indexing.sources.source import Source
@@ -235,14 +236,12 @@ def told(folders: Sequence[Path], every_s: float) -> Iterator[bool]:
         OSError: a folder is not there, or too many are watched.
         KeyboardInterrupt: a signal came.
     """
-    from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
-
     every = max(1, int(every_s * 1000))
     try:
-        with RustNotify([str(folder) for folder in folders], False, False, 0, True, True) as events:
+        with watchfiles.RustNotify([str(folder) for folder in folders], False, False, 0, True, True) as events:
             yield False
             while (found := events.watch(every, min(_QUIET_MS, every), every, None)) != "signal":
                 yield found != "timeout"
-    except WatchfilesRustInternalError as error:
+    except watchfiles.WatchfilesRustInternalError as error:
         raise OSError(str(error)) from error
     raise KeyboardInterrupt

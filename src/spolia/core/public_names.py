@@ -5,9 +5,11 @@ Each line of `public_names.txt` has a module below `spolia`, and the public name
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 _TABLE = Path(__file__).with_suffix(".txt").read_text()
 _TOP = """
@@ -44,11 +46,17 @@ def names_of(package: str) -> dict[str, str]:
 
 
 def exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package that imports its names on first use (PEP 562)."""
+    """Make `__getattr__`, `__dir__` and `__all__` of a package that imports its names on first use (PEP 562).
+
+    Its modules are found the same way: `flow_files.prompts` imports one.
+    """
     offered = names_of(package)
-    public = sorted(offered)
+    public, inner = sorted(offered), submodules(package)
 
     def get(name: str) -> object:
+        if name not in offered and not name.startswith("_") and package != "spolia":
+            with suppress(AttributeError):
+                return inner(name)
         if name not in offered:
             caller = sys._getframe(1).f_code.co_name  # `from package import name` drops the text of an AttributeError
             if caller == "_handle_fromlist" and name in MODULE_OF and find_spec(f"{package}.{name}") is None:
@@ -59,6 +67,18 @@ def exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[st
         return found
 
     return get, lambda: public, public
+
+
+def submodules(package: str) -> Callable[[str], ModuleType]:
+    """Make the `__getattr__` of a package that imports its modules on first use (PEP 562)."""
+
+    def get(name: str) -> ModuleType:
+        place = f"{package}.{name}"
+        if name.startswith("_") or find_spec(place) is None:
+            raise AttributeError(f"{package} has no {name!r}", name=name, obj=sys.modules[package])
+        return import_module(place)
+
+    return get
 
 
 def _absent(package: str, name: str, public: list[str]) -> str:

@@ -12,6 +12,7 @@ from spolia.core.codec import type_id
 from spolia.core.function import FLOWS
 from spolia.core.operator import Operator
 from spolia.core.public_names import MODULE_OF, RENAMED
+from spolia.deferred import metadata
 from spolia.errors import CodecError
 from spolia.types import Value
 
@@ -84,9 +85,7 @@ class Catalogue(Mapping[str, Any]):
 
 
 def _installed() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points
-
-    return {f"{point.module.partition('.')[0]}:{point.name}": point for point in entry_points(group=GROUP)}
+    return {f"{point.module.partition('.')[0]}:{point.name}": point for point in metadata.entry_points(group=GROUP)}
 
 
 def _loaded(name: str, offered: EntryPoint) -> Any:

@@ -1,3 +1,10 @@
+from spolia.databases import cypher as cypher
+from spolia.databases import database as database
+from spolia.databases import graph_file as graph_file
+from spolia.databases import neo4j_database as neo4j_database
+from spolia.databases import postgres_database as postgres_database
+from spolia.databases import read_only_check as read_only_check
+from spolia.databases import sqlite_file as sqlite_file
 from spolia.databases.database import QueryLimits as QueryLimits
 from spolia.databases.database import QueryRows as QueryRows
 from spolia.databases.graph_file import GraphFile as GraphFile

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spolia.databases.database import QueryLimits, QueryRows
-from spolia.errors import StatementError, StoreError, installed
+from spolia.deferred import kglite
+from spolia.errors import StatementError, StoreError, require
 
 if sys.platform != "win32":
     import resource
@@ -260,8 +261,7 @@ def load(path: str, mtime_ns: int, size: int) -> None:
 
 def loaded(plain: Mapping[str, Any]) -> LoadedGraph:
     """The graph of plain data, as `PropertyGraph.from_plain` takes them."""
-    with installed("graph", "kglite", "Cypher over a file"):
-        import kglite
+    require(kglite, "Cypher over a file")
     nodes, links = defaultdict[str, list[Any]](list), defaultdict[tuple[str, str, str], list[Any]](list)
     labels = {str(node["id"]): [str(label) for label in node.get("labels", ())] for node in plain["nodes"]}
     first = {id: held[0] if held else UNLABELLED for id, held in labels.items()}
@@ -378,8 +378,6 @@ def answered(statement: str, graph: LoadedGraph, limits: QueryLimits) -> QueryRo
 
 @cache
 def _disabled_passes() -> list[str]:
-    import kglite
-
     return [name for name in kglite.cypher_pass_names() if name not in _PASSES]
 
 

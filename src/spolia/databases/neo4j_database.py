@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import reach
 from spolia.databases.database import QueryLimits, QueryRows, ask_worker
-from spolia.errors import StatementError, StoreError, StoreUnavailable, installed
+from spolia.deferred import neo4j
+from spolia.errors import StatementError, StoreError, StoreUnavailable, require
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ class Neo4jDatabase(Value):
     def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
         reach(self)
         refuse_other_than_reading(statement)
-        with installed("neo4j", "neo4j", "Asking a graph in Neo4j"):
-            import neo4j  # noqa: F401
+        require(neo4j, "Asking a graph in Neo4j")
         env = {name: os.environ[name] for name in (self.user_env, self.password_env) if name in os.environ}
         killed = limits.but(timeout_s=2 * limits.timeout_s + _CONNECT_S)  # the server ends a statement before
         place = (self.url, self.database, self.user_env, self.password_env, env, limits.timeout_s)
@@ -108,24 +108,22 @@ class Neo4jDatabase(Value):
     def _reading(self, limits: QueryLimits) -> "Iterator[Transaction]":
         """A transaction for reading, which is rolled back."""
         reach(self)
-        with installed("neo4j", "neo4j", "Asking a graph in Neo4j"):
-            from neo4j import READ_ACCESS, GraphDatabase
-            from neo4j.exceptions import ClientError, DriverError, Neo4jError, TransientError
+        require(neo4j, "Asking a graph in Neo4j")
         user, password = (os.environ.get(name, "") for name in (self.user_env, self.password_env))
         how: dict[str, Any] = {"database": self.database or None, "fetch_size": min(limits.rows + 1, 1000)}
         try:
             with (
-                GraphDatabase.driver(
+                neo4j.GraphDatabase.driver(
                     self.url,
                     auth=(user, password) if user else None,
                     connection_timeout=_CONNECT_S,
                     connection_acquisition_timeout=_CONNECT_S,
                 ) as driver,
-                driver.session(default_access_mode=READ_ACCESS, **how) as session,
+                driver.session(default_access_mode=neo4j.READ_ACCESS, **how) as session,
                 _begun(session, limits.timeout_s) as transaction,
             ):
                 yield transaction
-        except (ClientError, TransientError) as error:
+        except (neo4j.exceptions.ClientError, neo4j.exceptions.TransientError) as error:
             code, said = str(error.code), " ".join(str(error.message).split())[:300]
             if "TransactionTimedOut" in code:
                 raise StatementError(
@@ -138,7 +136,7 @@ class Neo4jDatabase(Value):
                     f"the password into {self.password_env}."
                 ) from error
             raise StatementError(f"Neo4j says: {said}. Write one statement that reads.") from error
-        except (DriverError, Neo4jError) as error:
+        except (neo4j.exceptions.DriverError, neo4j.exceptions.Neo4jError) as error:
             said = " ".join(str(error).split())[:300]
             raise StoreUnavailable(f"{self.url} could not be asked: {said}. Check the address, and repeat.") from error
 
@@ -181,7 +179,7 @@ def _held(names: list[str]) -> str:
 
 
 def _load() -> None:
-    import neo4j  # noqa: F401
+    require(neo4j, "Asking a graph in Neo4j")
 
 
 def _ask(

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spolia.core.run_context import on_cancel, reach
 from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, ask_worker, named, table_text
 from spolia.databases.read_only_check import load_parser, refuse_writes
-from spolia.errors import StatementError, StoreError, StoreUnavailable, installed
+from spolia.deferred import psycopg
+from spolia.deferred import psycopg_sql as sql
+from spolia.errors import StatementError, StoreError, StoreUnavailable, require
 from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.postgres.dialect import is_away
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -93,8 +96,6 @@ class PostgresDatabase(Value):
     @contextmanager
     def _told(self, limits: QueryLimits, tables: dict[str, tuple[str, ...]]) -> Iterator[None]:
         """Errors of the database, reworded for the author of the statement."""
-        import psycopg
-
         try:
             yield
         except psycopg.errors.QueryCanceled as error:
@@ -113,10 +114,7 @@ class PostgresDatabase(Value):
     @contextmanager
     def _opened(self, limits: QueryLimits) -> "Iterator[Connection[Any]]":
         reach(self)
-        with installed("postgres", "psycopg", "Asking a database in PostgreSQL"):
-            import psycopg
-
-            from spolia.stores.backends.postgres.dialect import is_away
+        require(psycopg, "Asking a database in PostgreSQL")
         address = address_of(self.url)
         timeout_ms = max(1, round(limits.timeout_s * 1000))
         try:
@@ -149,9 +147,8 @@ class PostgresDatabase(Value):
         return found
 
     def _first(self, connection: "Connection[Any]", table: str) -> QueryRows:
-        from psycopg.sql import SQL, Identifier, Literal
-
-        cursor = connection.execute(SQL("SELECT * FROM {} LIMIT {}").format(Identifier(table), Literal(SAMPLES)))
+        first = sql.SQL("SELECT * FROM {} LIMIT {}")
+        cursor = connection.execute(first.format(sql.Identifier(table), sql.Literal(SAMPLES)))
         columns = [str(column.name) for column in cursor.description or ()]
         return QueryRows.read(columns, cursor, "", QueryLimits(rows=SAMPLES, characters=2_000))
 

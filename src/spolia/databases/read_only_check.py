@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spolia.databases.database import named
-from spolia.errors import MissingExtra, StatementError
-
-if TYPE_CHECKING:
-    from sqlglot import exp
+from spolia.deferred import exp, sqlglot
+from spolia.errors import MissingExtra, StatementError, require
 
 LONGEST = 10_000
 """Characters of a statement."""
@@ -64,19 +61,16 @@ def refuse_no_parser() -> None:
 
 def load_parser() -> None:
     """Import it: a tenth of a second that is no statement's."""
-    import_module("sqlglot")
+    require(sqlglot, "Asking a database in SQL")
 
 
 def _parsed(statement: str, dialect: str) -> exp.Query:
     refuse_no_parser()
-    import sqlglot
-    from sqlglot import exp
-    from sqlglot.errors import SqlglotError
 
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what is refused here
     try:
         found = [one for one in sqlglot.parse(statement, read=dialect) if one is not None]
-    except (SqlglotError, RecursionError, ValueError) as error:
+    except (sqlglot.errors.SqlglotError, RecursionError, ValueError) as error:
         said = " ".join(str(error).replace("\x1b[4m", "»").replace("\x1b[0m", "«").split())[:300]
         raise StatementError(
             f"The statement cannot be read: {said or type(error).__name__}. Write one SELECT."
@@ -90,8 +84,6 @@ def _parsed(statement: str, dialect: str) -> exp.Query:
 
 def _refuse_other_statements(query: exp.Query) -> None:
     """Refuse what writes, locks or runs something within a query."""
-    from sqlglot import exp
-
     writes: tuple[Any, ...] = (
         exp.DML, exp.DDL, exp.Command, exp.Into, exp.Lock, exp.Drop, exp.Alter, exp.Pragma, exp.Attach, exp.Detach,
         exp.Set, exp.Transaction, exp.Commit, exp.Rollback, exp.TruncateTable, exp.Placeholder, exp.Parameter,
@@ -105,8 +97,6 @@ def _refuse_other_statements(query: exp.Query) -> None:
 
 
 def _refuse_functions(query: exp.Query) -> None:
-    from sqlglot import exp
-
     reaching = (exp.ReadCSV, exp.ReadParquet, exp.ToFile, exp.NextValueFor)
     for node in query.find_all(exp.Anonymous, exp.AnonymousAggFunc, *reaching):
         name = _kind(node) if isinstance(node, reaching) else str(node.this)
@@ -116,8 +106,6 @@ def _refuse_functions(query: exp.Query) -> None:
 
 def _refuse_unknown(query: exp.Query, tables: Mapping[str, Sequence[str]], schema: str) -> None:
     """Refuse tables and columns that were not shown; a quoted column that is none would be a text to SQLite."""
-    from sqlglot import exp
-
     made = {alias.alias.lower() for alias in query.find_all(exp.CTE, exp.Subquery, exp.Alias, exp.Table)}
     made |= {str(name.name).lower() for alias in query.find_all(exp.TableAlias) for name in alias.columns}
     known = {table.lower() for table in tables}
@@ -134,8 +122,6 @@ def _refuse_unknown(query: exp.Query, tables: Mapping[str, Sequence[str]], schem
 
 def _is_expression(table: exp.Table) -> bool:
     """Whether a table is a common table expression of a query around it; one elsewhere does not hide a real table."""
-    from sqlglot import exp
-
     around = table.parent
     while around is not None and not table.db:
         within = [part for part in around.args.values() if isinstance(part, exp.With)]

@@ -1,3 +1,11 @@
+from spolia.evaluation import creation as creation
+from spolia.evaluation import data as data
+from spolia.evaluation import experiment as experiment
+from spolia.evaluation import gate as gate
+from spolia.evaluation import measures as measures
+from spolia.evaluation import report as report
+from spolia.evaluation import simulation as simulation
+from spolia.evaluation import statistics as statistics
 from spolia.evaluation.creation.filters import KeepAnswerable as KeepAnswerable
 from spolia.evaluation.creation.filters import KeepAnswered as KeepAnswered
 from spolia.evaluation.creation.filters import KeepMultiHop as KeepMultiHop

@@ -1,3 +1,10 @@
+from spolia.flow_files import built_in_flows as built_in_flows
+from spolia.flow_files import federated_search as federated_search
+from spolia.flow_files import files as files
+from spolia.flow_files import prompt_preview as prompt_preview
+from spolia.flow_files import prompts as prompts
+from spolia.flow_files import schema as schema
+from spolia.flow_files import yaml_text as yaml_text
 from spolia.flow_files.federated_search import across as across
 from spolia.flow_files.files import dump as dump
 from spolia.flow_files.files import load as load

@@ -7,13 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from spolia import generation, models, orchestration, post_retrieval, retrieval
 from spolia.core.combinators.branch import Branch
 from spolia.core.operator import Operator
+from spolia.core.replacement import replaced
 from spolia.core.run_context import access
 from spolia.errors import MissingExtra, WeightsError, WiringError
 from spolia.filters import Condition
 from spolia.flows.catalogue import MODULES, flow_named
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
+from spolia.models.trained_weights import RANKER
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.group_search import GroupSearch
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
@@ -39,9 +42,7 @@ def dense(
     corpus: Corpus | NodeGroup, embedder: Embedder | None = None, llm: LanguageModel | None = None, top_k: int = 10
 ) -> Operator[Query, Ranking]:
     """Search by meaning; WiringError without an embedder."""
-    from spolia.retrieval.dense import Dense
-
-    return Dense(group_of(corpus), _needed(embedder, "dense"), top_k)
+    return retrieval.Dense(group_of(corpus), _needed(embedder, "dense"), top_k)
 
 
 def hybrid(
@@ -56,12 +57,9 @@ def hybrid(
         words alone 78.4, 88.9, 54.4 · meaning alone 78.7, 79.1, 60.2 · rank fusion (k = 60) 81.7, 87.8, 61.2
         min-max 83.6, 90.8, 63.4 · theoretical min-max (0.3) 83.8, 91.1, 63.1 · z-score (0.5) 83.9, 91.3, 63.9
     """
-    from spolia.orchestration.rank_fusion import ConvexCombination
-    from spolia.retrieval.dense import Dense
-
     group, depth = group_of(corpus), max(CANDIDATES, top_k)
-    arms = Branch(BM25(group, depth), Dense(group, _needed(embedder, "hybrid"), depth))
-    return arms >> ConvexCombination((("bm25", 0.5), ("dense", 0.5)), "z-score", top_k)
+    arms = Branch(BM25(group, depth), retrieval.Dense(group, _needed(embedder, "hybrid"), depth))
+    return arms >> orchestration.ConvexCombination((("bm25", 0.5), ("dense", 0.5)), "z-score", top_k)
 
 
 SHIPPED = ("multi-hop", "multi-hop-words")
@@ -81,17 +79,14 @@ def multi_hop(
     Args:
         ranker: a folder that `spolia train ranker` wrote; by default the shipped weights that fit the embedder.
     """
-    from spolia.models.trained_weights import TrainedWeights
-    from spolia.retrieval.learned.ranker import LearnedRanker
-
     group = group_of(corpus)
     is_suited = embedder is not None and not (group.corpus.exists() and suits(group, embedder))
     own = embedder.name if embedder is not None and is_suited else ""
     every = {name: _trained_with(name) for name in ((ranker,) if ranker else SHIPPED)}
     name = next((name for name, needed in every.items() if needed == own), [*every][-1])
-    return LearnedRanker(
+    return retrieval.LearnedRanker(
         group,
-        TrainedWeights(name),
+        models.TrainedWeights(name),
         embedder if every[name] else None,
         "entity" if group.name == MAIN else "",
         top_k,
@@ -100,10 +95,7 @@ def multi_hop(
 
 def _trained_with(ranker: str) -> str:
     """The embedder that a ranker needs; empty for none."""
-    from spolia.models.trained_weights import TrainedWeights
-    from spolia.retrieval.learned.ranker import RANKER
-
-    groups = TrainedWeights(ranker).plain(RANKER).get("groups")
+    groups = models.TrainedWeights(ranker).plain(RANKER).get("groups")
     return str(groups.get("embedder", "")) if isinstance(groups, dict) else ""
 
 
@@ -220,16 +212,13 @@ def naive(
         retriever: the flow that finds the passages.
         scorer: reranks them.
     """
-    from spolia.generation.extract import Extract
-    from spolia.generation.reader import Reader
-
     found = found_by(retriever, corpus, embedder, top_k, scorer)
     if llm is not None:
-        return found >> Reader(llm, max_passages=top_k)
+        return found >> generation.Reader(llm, max_passages=top_k)
     group = group_of(corpus)
     judge = None if suits(group, embedder) else embedder
     analyzer = group.corpus.snapshot().manifest(group.name).analyzer
-    return found >> Extract(judge, passages=top_k, analyzer=analyzer)
+    return found >> generation.Extract(judge, passages=top_k, analyzer=analyzer)
 
 
 RETRIEVERS = ("bm25", "dense", "hybrid", "multi-hop", "default")
@@ -259,10 +248,8 @@ def found_by(
     find: Builder = partial(multi_hop, ranker=ranker) if retriever == "multi-hop" else BUILT_IN[retriever]
     if scorer is None:
         return find(corpus, embedder, None, top_k)
-    from spolia.post_retrieval.rerankers import CrossEncoder
-
     depth = max(RERANKED, top_k)
-    return find(corpus, embedder, None, depth) >> CrossEncoder(scorer, top_k, depth)
+    return find(corpus, embedder, None, depth) >> post_retrieval.CrossEncoder(scorer, top_k, depth)
 
 
 F = TypeVar("F", bound=Operator[Any, Any])
@@ -275,7 +262,6 @@ def within(flow: F, condition: Condition) -> F:
     >>> within(BM25(Corpus("notes.spolia").group()), where(source="web")).filter
     AnyOf(field='source', values=('web',))
     """
-    from spolia.models.prompting.stand_in_models import replaced
 
     def change(value: Any) -> Any:
         return value.but(filter=condition) if isinstance(value, GroupSearch) and value.filter is None else value

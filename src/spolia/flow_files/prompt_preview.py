@@ -7,10 +7,11 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, get_type_hints
 
 from spolia.core.operator import Operator
+from spolia.core.replacement import replaced
 from spolia.core.type_compatibility import fits, name_of
 from spolia.errors import WiringError
 from spolia.models.onnx.minilm import MiniLM
-from spolia.models.prompting.stand_in_models import ScriptedModel, Silent, Unanswered, replaced
+from spolia.models.prompting.stand_in_models import ScriptedModel, Silent, Unanswered
 from spolia.models.protocols import (
     CHAT,
     LOGPROBS,

@@ -10,10 +10,10 @@ from typing import Any
 from spolia.core.function import Function
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
+from spolia.core.replacement import replaced
 from spolia.errors import PromptError
 from spolia.models.prompting import template
 from spolia.models.prompting.role import Role
-from spolia.models.prompting.stand_in_models import replaced
 from spolia.models.prompting.template import LANGUAGES
 from spolia.types import Value
 

@@ -1,3 +1,10 @@
+from spolia.generation import ensemble as ensemble
+from spolia.generation import extract as extract
+from spolia.generation import prompt as prompt
+from spolia.generation import reader as reader
+from spolia.generation import sentence_vectors as sentence_vectors
+from spolia.generation import span_reader as span_reader
+from spolia.generation import verification as verification
 from spolia.generation.ensemble import AnswerEnsemble as AnswerEnsemble
 from spolia.generation.ensemble import TokenEnsemble as TokenEnsemble
 from spolia.generation.extract import Extract as Extract

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.operator import Operator
+from spolia.deferred import numpy as np
 from spolia.models.protocols import Embedder, embedded
 from spolia.types import Failure
 
@@ -47,8 +48,6 @@ class SentenceVectors(Operator[tuple[str, ...], str]):
 
 def sentence_vectors(embedder: Embedder, passages: Sequence[Sequence[tuple[str, ...]]]) -> list[list[Vectors]]:
     """For each row of a batch, the vectors of each of its passages: float32[sentences, d]."""
-    import numpy as np
-
     rows = [row for row, found in enumerate(passages) for _ in found]
     results = SentenceVectors(embedder).batch([one for found in passages for one in found], rows=rows)
     made: list[list[Vectors]] = [[] for _ in passages]

@@ -1,3 +1,11 @@
+from spolia.indexing import quality as quality
+from spolia.indexing import readers as readers
+from spolia.indexing import sources as sources
+from spolia.indexing import splitters as splitters
+from spolia.indexing import structure as structure
+from spolia.indexing import sync as sync
+from spolia.indexing import transforms as transforms
+from spolia.indexing import workers as workers
 from spolia.indexing.sources.api import APIItems as APIItems
 from spolia.indexing.sources.remote_files import RemoteFiles as RemoteFiles
 from spolia.indexing.sources.sql import SQLRows as SQLRows

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spolia.deferred import numpy as np
 from spolia.errors import WeightsError
 from spolia.models.protocols import Embedder, Kind
 from spolia.models.trained_weights import TrainedWeights
@@ -90,8 +91,6 @@ class AdaptedEmbedder(Value):
 
 def adapted(vectors: Vectors, down: Vectors, up: Vectors) -> Vectors:
     """Each vector with its low-rank change, of length 1; the same vectors where nothing changes."""
-    import numpy as np
-
     if not up.any():
         return vectors
     moved = vectors + vectors @ down.T @ up.T

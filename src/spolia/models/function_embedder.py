@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spolia.core.fingerprint.digest import source_of
 from spolia.core.function import untold
 from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.deferred import numpy as np
 from spolia.errors import ModelError
 from spolia.models.http.replies import estimated_tokens
 from spolia.models.protocols import Kind
@@ -66,8 +67,6 @@ class FunctionEmbedder(Value):
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         """One vector of length 1 for each text; ModelError for another number of rows, zeros, NaN or infinity."""
-        import numpy as np
-
         check_cancelled()
         reach(self)
         if not texts:

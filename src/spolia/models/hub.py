@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from spolia.deferred import huggingface_hub
 from spolia.egress.addresses import connected
 
 PROBE_TIMEOUT_S = 2.0
@@ -20,7 +21,6 @@ def download(repository: str, files: tuple[str, ...], revision: str = "") -> Pat
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     if not _reachable(endpoint):
         return f"not reachable at {urlsplit(endpoint).hostname}"
-    import huggingface_hub
 
     try:
         folder = huggingface_hub.snapshot_download(

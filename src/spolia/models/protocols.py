@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Typ
 
 from spolia.core.type_compatibility import lacking, members
 from spolia.core.validation import capabilities_of, capable
+from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.types import Addressed, Generation, Prompt, Token
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from spolia.models.vectors import SparseRows, TokenVectors
@@ -353,8 +353,6 @@ def embedded(embedder: Embedder, texts: Sequence[str], kind: Kind) -> Vectors:
     >>> embedded(HashingEmbedder(16), ["red stones", "blue sea"], "passage").shape
     (2, 16)
     """
-    import numpy as np
-
     if not texts:
         return np.zeros((0, embedder.dimension), np.float32)
     found = np.asarray(embedder.embed(texts, kind=kind), dtype=np.float32)

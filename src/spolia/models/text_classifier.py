@@ -11,13 +11,13 @@ from math import log
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 from spolia.core.sentences import sentences
+from spolia.deferred import numpy as np
 from spolia.errors import WeightsError, WiringError
 from spolia.models.protocols import Embedder
 from spolia.models.trained_weights import TrainedWeights
 from spolia.types import Value
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     Floats = npt.NDArray[np.float64]
@@ -318,8 +318,6 @@ def inputs(
     """One row of numbers for each question and text: the features of a part, and with an embedder q·t and t beside
     them; q where there is no text.
     """
-    import numpy as np
-
     counted = [[number for of in FEATURES[part] for number in of(*row, idf, rare)] for row in rows]
     found = np.array(counted, np.float64).reshape(len(rows), -1)
     if embedder is None:
@@ -333,8 +331,6 @@ def inputs(
 
 def probabilities(logits: Floats) -> Floats:
     """The softmax of (0, f) over the last axis: with one number f, 1 − p and p = 1 / (1 + exp(-f))."""
-    import numpy as np
-
     raised = np.concatenate([np.zeros((*logits.shape[:-1], 1)), logits], axis=-1)
     raised = np.exp(raised - raised.max(axis=-1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True), np.float64)
@@ -342,8 +338,6 @@ def probabilities(logits: Floats) -> Floats:
 
 def logits_of(layers: Sequence[tuple[Floats, Floats]], rows: Floats) -> Floats:
     """The last layer over tanh of those before it: one number for each label but the first."""
-    import numpy as np
-
     for weight, bias in layers[:-1]:
         rows = np.tanh(rows @ weight + bias)
     weight, bias = layers[-1]
@@ -375,7 +369,6 @@ class TextClassifier:
     @classmethod
     def of(cls, part: Part, plain: Mapping[str, Any]) -> TextClassifier:
         """From plain data; WeightsError where something is missing or does not fit."""
-        import numpy as np
 
         def numbers(value: Any, *shape: int) -> Floats:
             found = np.array(value, np.float64)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 CARD, JSON, TENSORS = "card.json", "weights.json", "weights.safetensors"
+RANKER, RERANKER, SUFFICIENCY = "ranker", "reranker", "sufficiency"
+EMBEDDER, BI_ENCODER, CONTEXT = "embedder", "bi-encoder", "context"
+"""Parts of flows that are trained, as their cards name them."""
 TENSORS_SUFFIX = ".safetensors"
 LOADED = (TENSORS_SUFFIX, ".json", ".jinja", ".txt", ".model")
 SHIPPED = Path(__file__).with_name("shipped")

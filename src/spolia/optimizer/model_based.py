@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from spolia.errors import WiringError, installed
+from spolia.deferred import optuna
+from spolia.errors import WiringError, require
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.score_board import Board, ScoreRequest
 from spolia.optimizer.strategies import Requests, Strategy
@@ -31,8 +32,7 @@ class TreeParzen(Strategy):
     startup: int = 10
 
     def search(self, board: Board) -> Requests:
-        with installed("tpe", "optuna", "The strategy tpe"):
-            import optuna
+        require(optuna, "The strategy tpe")
         best = len(board.objectives.best) if board.objectives else 1
         study, n, asked = self._study(optuna, best, board.random.randrange(2**32)), board.questions, list[int]()
         for _ in range(TRIALS * ceil(board.left / n)):

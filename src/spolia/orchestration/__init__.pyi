@@ -1,3 +1,12 @@
+from spolia.orchestration import answer_fusion as answer_fusion
+from spolia.orchestration import arm_choice as arm_choice
+from spolia.orchestration import fusion as fusion
+from spolia.orchestration import judges as judges
+from spolia.orchestration import knowledge_plan as knowledge_plan
+from spolia.orchestration import llm_router as llm_router
+from spolia.orchestration import rank_fusion as rank_fusion
+from spolia.orchestration import similarity_router as similarity_router
+from spolia.orchestration import sweep as sweep
 from spolia.orchestration.answer_fusion import LLMFusion as LLMFusion
 from spolia.orchestration.answer_fusion import MajorityVote as MajorityVote
 from spolia.orchestration.arm_choice import Blend as Blend

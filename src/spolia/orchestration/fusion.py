@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 from spolia.core.operator import Operator
 from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import refuse_counts
+from spolia.deferred import numpy as np
 from spolia.errors import StepFailed
 from spolia.ranking.fusion import checked_weights
 from spolia.types import Hit, Node, Query, Ranking
@@ -75,8 +76,6 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
         return [ranking.query.weight for ranking in rankings]
 
     def apply(self, value: Sequence[Ranking], /) -> Ranking:
-        import numpy as np
-
         side_by_side = SideBySide.late(value) or SideBySide.of(value)
         weights = checked_weights(len(value), self.weights_of(value))
         scores = self.scores(side_by_side, [self], np.array([weights], dtype=np.float64))
@@ -95,8 +94,6 @@ class SideBySide:
     @classmethod
     def of(cls, rankings: Sequence[Ranking]) -> Self:
         """Rankings with what is needed to fuse them; StepFailed without any."""
-        import numpy as np
-
         from spolia.ranking.alignment import Aligned
 
         if not rankings:
@@ -120,8 +117,6 @@ class SideBySide:
 
         The nodes are fetched of those documents that may be among the best.
         """
-        import numpy as np
-
         from spolia.ranking.alignment import Aligned
 
         found = [ranking.late for ranking in rankings]
@@ -198,8 +193,6 @@ class _Alike:
     weights: dict[object, tuple[Numbers, dict[tuple[bool, ...], list[int]]]] = field(default_factory=dict)
 
     def fused(self, documents: _Documents) -> list[Swept]:
-        import numpy as np
-
         first, side_by_side = self.variants[0], documents.side_by_side
         aligned, found = side_by_side.aligned, dict[int, Swept]()
         weights, by_say = self._weighed(side_by_side.rankings)
@@ -213,8 +206,6 @@ class _Alike:
 
     def _weighed(self, rankings: Sequence[Ranking]) -> tuple[Numbers, dict[tuple[bool, ...], list[int]]]:
         """Weights of the rankings by variant, and the variants by which rankings have a say between equal scores."""
-        import numpy as np
-
         key = tuple((ranking.source, ranking.query.weight) for ranking in rankings)
         if key not in self.weights:
             rows = [checked_weights(len(rankings), variant.weights_of(rankings)) for variant in self.variants]

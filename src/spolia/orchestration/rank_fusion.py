@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
+from spolia.deferred import numpy as np
 from spolia.errors import WiringError
 from spolia.orchestration.fusion import Fusion, SideBySide
 from spolia.ranking.fusion import by_highest, by_rank, by_score, falling, scaled
@@ -160,8 +161,6 @@ class HighestScore(Fusion):
     version: ClassVar[int] = 3
 
     def scores(self, side_by_side: SideBySide, variants: Sequence[HighestScore], weights: Numbers, /) -> Numbers:
-        import numpy as np
-
         return np.tile(by_highest(side_by_side.aligned), (len(variants), 1))
 
 

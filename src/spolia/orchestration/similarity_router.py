@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.core.type_compatibility import refuse_numbers
+from spolia.deferred import numpy as np
 from spolia.errors import WeightsError, WiringError
 from spolia.filters import Condition
 from spolia.models.protocols import Embedder, embedded, refuse_no_embedder
@@ -159,8 +160,6 @@ class ByMeaning(Operator[Query, ArmScores]):
         return ArmScores.of({arm: weight / math.fsum(weights.values()) for arm, weight in weights.items()})
 
     def _cosines(self, query: Query) -> dict[str, float]:
-        import numpy as np
-
         vector = query.vector if query.vector is not None else embedded(self.embedder, (query.text,), "query")[0]
         asked = np.asarray(vector, dtype=float)
         length = float(np.linalg.norm(asked)) or 1.0

@@ -1,3 +1,12 @@
+from spolia.post_retrieval import boosts as boosts
+from spolia.post_retrieval import compression as compression
+from spolia.post_retrieval import context_window as context_window
+from spolia.post_retrieval import mmr as mmr
+from spolia.post_retrieval import presentation as presentation
+from spolia.post_retrieval import reranker as reranker
+from spolia.post_retrieval import rerankers as rerankers
+from spolia.post_retrieval import selection as selection
+from spolia.post_retrieval import summary as summary
 from spolia.post_retrieval.boosts import Newest as Newest
 from spolia.post_retrieval.boosts import Recent as Recent
 from spolia.post_retrieval.boosts import TimeDecay as TimeDecay

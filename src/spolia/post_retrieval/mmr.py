@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from spolia.core.operator import Operator
 from spolia.core.run_context import access
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
+from spolia.deferred import numpy as np
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, embedded, refuse_no_embedder
 from spolia.ranking.scalings import min_max
@@ -41,8 +42,6 @@ class ByVectors:
         return self._cosines(self.vectors[at])
 
     def _cosines(self, vector: Vectors) -> Numbers:
-        import numpy as np
-
         return np.asarray(np.round((self.vectors @ vector).astype(np.float64), PLACES), dtype=np.float64)
 
 
@@ -53,8 +52,6 @@ class ByWords:
     """
 
     def __init__(self, ranking: Ranking) -> None:
-        import numpy as np
-
         analyzer, numbers = Analyzer(), dict[str, int]()
         texts, self.scores = [node.indexed_text for node in ranking.nodes], [hit.score for hit in ranking.hits]
         self.words = [
@@ -68,13 +65,9 @@ class ByWords:
         self.holders, self.starts = holders[order], np.searchsorted(every[order], np.arange(len(numbers) + 1))
 
     def relevance(self) -> Numbers:
-        import numpy as np
-
         return np.array(min_max(self.scores)[0])
 
     def to(self, at: int) -> Numbers:
-        import numpy as np
-
         holding = [self.holders[self.starts[word] : self.starts[word + 1]] for word in self.words[at]]
         shared = np.bincount(np.concatenate([np.zeros(0, np.int64), *holding]), minlength=len(self.words))
         either = self.counts + self.counts[at] - shared
@@ -83,8 +76,6 @@ class ByWords:
 
 def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) -> ByVectors:
     """The cosines of a ranking's hits, by the vectors that a group stores; those of the other hits are embedded."""
-    import numpy as np
-
     nodes = ranking.nodes
     vectors, stored = np.zeros((len(nodes), embedder.dimension), np.float32), np.zeros(len(nodes), dtype=np.bool_)
     if group is not None:
@@ -97,8 +88,6 @@ def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) ->
 
 
 def _asked(query: Query, embedder: Embedder) -> Vectors:
-    import numpy as np
-
     if query.vector is not None and len(query.vector) == embedder.dimension:
         return np.array(query.vector, dtype=np.float32)
     found: Vectors = embedded(embedder, [query.question], "query")[0]
@@ -107,8 +96,6 @@ def _asked(query: Query, embedder: Embedder) -> Vectors:
 
 def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tuple[list[int], Vectors]:
     """Places of the nodes whose vectors a store has, and float32[places, d] these."""
-    import numpy as np
-
     snapshot = group.snapshot()
     how = snapshot.manifest(group.name).embedded(embedder.name)
     if how is None:
@@ -123,8 +110,6 @@ def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tupl
 
 
 def _unit(vectors: Vectors) -> Vectors:
-    import numpy as np
-
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
@@ -189,8 +174,6 @@ class MMR(Operator[Ranking, Ranking]):
 
 def chosen(likeness: ByVectors | ByWords, count: int, top_k: int, relevance: float) -> list[tuple[int, float]]:
     """Places and scores of the hits that are taken, in turn; of equal ones the first."""
-    import numpy as np
-
     relevant = relevance * likeness.relevance()
     nearest = np.zeros(count)
     left = np.ones(count, dtype=np.bool_)

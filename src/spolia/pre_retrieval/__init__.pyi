@@ -1,3 +1,11 @@
+from spolia.pre_retrieval import chain_of_verification as chain_of_verification
+from spolia.pre_retrieval import decomposition as decomposition
+from spolia.pre_retrieval import hyde as hyde
+from spolia.pre_retrieval import metadata_filter as metadata_filter
+from spolia.pre_retrieval import query_llm as query_llm
+from spolia.pre_retrieval import rewrite as rewrite
+from spolia.pre_retrieval import row_search as row_search
+from spolia.pre_retrieval import text_to_query as text_to_query
 from spolia.pre_retrieval.chain_of_verification import ChainOfVerification as ChainOfVerification
 from spolia.pre_retrieval.decomposition import Decompose as Decompose
 from spolia.pre_retrieval.decomposition import LeastToMost as LeastToMost

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from spolia.deferred import numpy as np
 from spolia.ranking.scalings import Scaling, finite
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ def reciprocal_rank_fusion(
     >>> [(name, round(score, 4)) for name, score in reciprocal_rank_fusion([[("a", 3), ("b", 1)], [("b", 0.9)]])]
     [('b', 0.0325), ('a', 0.0164)]
     """
-    import numpy as np
-
     from spolia.ranking.alignment import Aligned
 
     weighed = checked_weights(len(lists), weights)
@@ -67,8 +66,6 @@ def convex_combination(
     >>> convex_combination([[("a", 8.0), ("b", 4.0)], [("b", 0.5), ("c", 0.1)]], scaling=min_max)
     [('a', 0.5), ('b', 0.5), ('c', 0.0)]
     """
-    import numpy as np
-
     from spolia.ranking.alignment import Aligned
 
     weighed = checked_weights(len(lists), weights)
@@ -95,8 +92,6 @@ def highest_score(lists: Sequence[Scored]) -> list[tuple[str, float]]:
 
 def by_rank(aligned: Aligned, ks: Sequence[float], weights: Numbers) -> Numbers:
     """float64[ks, documents]: Σ_r w_r / (k + rank_r(d)) for each k, with w = weights: float64[ks, lists]."""
-    import numpy as np
-
     from spolia.ranking.alignment import summed
 
     column = np.asarray(ks, dtype=np.float64)[:, None]
@@ -112,8 +107,6 @@ def scaled(aligned: Aligned, scalings: Sequence[Scaling]) -> Numbers:
 
 def by_score(values: Numbers, weights: Numbers) -> Numbers:
     """float64[variants, documents]: Σ_r w_r · v_r(d) / Σ_r w_r for each row w of weights; 0 for a row of zeros."""
-    import numpy as np
-
     from spolia.ranking.alignment import summed
 
     if not len(values):
@@ -125,8 +118,6 @@ def by_score(values: Numbers, weights: Numbers) -> Numbers:
 
 def by_highest(aligned: Aligned) -> Numbers:
     """float64[1, documents]: max_r s_r(d)."""
-    import numpy as np
-
     values = aligned.spread([finite(scores) for scores in aligned.scores], [-np.inf] * len(aligned.scores))
     return np.asarray(values.max(axis=0, initial=-np.inf, keepdims=True))
 

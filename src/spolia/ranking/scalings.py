@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from spolia.deferred import numpy as np
+
 if TYPE_CHECKING:
     from spolia.types.arrays import Numbers
 
@@ -15,8 +17,6 @@ Scaling: TypeAlias = Callable[[Sequence[float]], tuple[list[float], float]]
 
 def finite(scores: Sequence[float] | Numbers) -> Numbers:
     """float64[n] without NaN, which counts as the least of the others; infinity is the largest number of its sign."""
-    import numpy as np
-
     given = np.asarray(scores, dtype=np.float64)
     if np.isfinite(given).all():
         return given
@@ -52,8 +52,6 @@ def _from_least(scores: Sequence[float]) -> Numbers:
 
 
 def _above(given: Numbers, minimum: float) -> Numbers:
-    import numpy as np
-
     halves = given / 2 - minimum / 2  # so that no difference is too large for a float
     span = halves.max(initial=0.0)
     return np.maximum(halves, 0.0) / span if span > 0 else np.ones(len(given))
@@ -85,6 +83,4 @@ def three_sigma(scores: Sequence[float]) -> tuple[list[float], float]:
     >>> three_sigma([5.0])
     ([0.5], 0.0)
     """
-    import numpy as np
-
     return np.clip((_deviations(scores) + 3) / 6, 0.0, 1.0).tolist(), 0.0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
+from spolia.deferred import numpy as np
 from spolia.errors import WiringError
 from spolia.retrieval.group_search import TermSearch
 from spolia.stores.corpus import NodeGroup
@@ -53,8 +54,6 @@ class Saturation:
 
 def okapi_floor(counts: Counts, epsilon: float) -> float:
     """ε · mean idf over all terms: what stands for an idf below 0."""
-    import numpy as np
-
     holding, count = np.bincount(counts.entries[0]).astype(np.float64), float(counts.count)
     holding = holding[holding > 0]
     if not len(holding):
@@ -123,8 +122,6 @@ class BM25Variant(TermSearch):
             raise WiringError(f"delta is {self.delta}, epsilon {self.epsilon}. Write numbers of at least 0.")
 
     def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
-        import numpy as np
-
         from spolia.retrieval.term_counts import counts_of
 
         counts = counts_of(snapshot, self.group.name, who)
@@ -209,8 +206,6 @@ class FieldedBM25(TermSearch):
         return (self._together if self.combine == "together" else self._best)(counts, terms)
 
     def _together(self, counts: Mapping[str, Counts], terms: Mapping[str, int]) -> tuple[Numbers, Mask]:
-        import numpy as np
-
         one = next(iter(counts.values()))
         count = len(one.keys)
         found, shares = np.zeros(count), np.zeros(count, dtype=np.bool_)
@@ -229,8 +224,6 @@ class FieldedBM25(TermSearch):
         return found, shares
 
     def _best(self, counts: Mapping[str, Counts], terms: Mapping[str, int]) -> tuple[Numbers, Mask]:
-        import numpy as np
-
         count = len(next(iter(counts.values())).keys)
         best, shares = np.zeros(count), np.zeros(count, dtype=np.bool_)
         for name, field in counts.items():

@@ -11,6 +11,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note, whole
 from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import refuse_counts
+from spolia.deferred import numpy as np
 from spolia.errors import QueryError
 from spolia.filters import narrowed
 from spolia.stores.corpus import NodeGroup, refuse_no_group
@@ -124,8 +125,6 @@ class TermSearch(GroupSearch):
         """float64[n] scores of all nodes in the order of their keys, and bool[n] which share a term."""
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        import numpy as np
-
         from spolia.stores.snapshot.hit_order import best_hits
 
         allowed = snapshot.allowed(self.group.name, who, wanted)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia.deferred import numpy as np
 from spolia.retrieval.group_search import TermSearch
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter
@@ -46,8 +47,6 @@ class TFIDF(TermSearch):
     version: ClassVar[int] = 2
 
     def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
-        import numpy as np
-
         from spolia.retrieval.term_counts import counts_of, derived
 
         counts, kept = counts_of(snapshot, self.group.name, who), snapshot.derived_of(who, self.group.name)
@@ -64,14 +63,10 @@ class TFIDF(TermSearch):
         return found / np.where(shares, lengths * (math.sqrt(asked) or 1.0), 1.0), shares
 
     def _weights(self, often: Numbers, idf: float | Numbers) -> Numbers:
-        import numpy as np
-
         return np.asarray((1 + np.log(often) if self.sublinear else often) * idf, dtype=np.float64)
 
     def _lengths(self, counts: Counts) -> Numbers:
         """|w(d)| of every node."""
-        import numpy as np
-
         terms, nodes, often = counts.entries
         idf = np.log((1 + counts.count) / (1 + np.bincount(terms, minlength=1))) + 1
         squares = np.bincount(nodes, self._weights(often, idf[terms]) ** 2, len(counts.keys))

@@ -9,6 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from spolia.core.run_context import access, may_be_late, note
+from spolia.deferred import numpy as np
 from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
 from spolia.models.protocols import Embedder, SparseEmbedder, embedded
 from spolia.retrieval.group_search import GroupSearch, searched
@@ -56,8 +57,6 @@ def _refuse_odd(vector: Sequence[float], embedder: Embedder) -> None:
 
 def vectors_of(asked: Sequence[Query], texts: Sequence[str | None], embedder: Embedder) -> Vectors:
     """A vector float32[d] for each query: its own, or that of its text (from `read`), all of them embedded together."""
-    import numpy as np
-
     vectors = np.zeros((len(asked), embedder.dimension), dtype=np.float32)
     for row, query in enumerate(asked):
         if query.vector is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.core.operator import Operator, explained
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, current_context
+from spolia.deferred import futures as concurrent
 from spolia.errors import BudgetSpent, Cancelled, text_of
 from spolia.journal.cache import unshared
 from spolia.journal.values import Detail, Exchange
@@ -586,6 +587,4 @@ def _abandon(futures: Sequence[Future[Any]], scope: Scope) -> None:
 
 def pool_of(threads: int) -> ThreadPoolExecutor:
     """The threads beside the caller's own."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(threads, thread_name_prefix="spolia")
+    return concurrent.ThreadPoolExecutor(threads, thread_name_prefix="spolia")

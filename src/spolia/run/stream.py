@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.run_context import Done, Event
+from spolia.deferred import logging
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame
@@ -77,8 +78,6 @@ def _close(close: Callable[[], None]) -> None:
     try:
         close()
     except Exception:
-        import logging
-
         logging.getLogger(__name__).warning("A waiting resource could not be closed on cancelling.", exc_info=True)
 
 

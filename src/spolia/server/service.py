@@ -22,13 +22,14 @@ from starlette.types import Receive
 
 from spolia.core.markdown import disarm
 from spolia.core.operator import Operator, inside
+from spolia.core.replacement import replaced
 from spolia.core.run_context import Event, current_context
 from spolia.errors import Cancelled, QueryError, ServerBusy, ServerStopping, StepFailed, UnknownFlow
 from spolia.evaluation.creation.feedback import FeedbackQueue
 from spolia.journal import Runs
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal
-from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
+from spolia.models.prompting.stand_in_models import Silent, Unanswered
 from spolia.models.protocols import Embedder, LanguageModel, Scorer
 from spolia.pre_retrieval.rewrite import Condense
 from spolia.run import Budget, Run

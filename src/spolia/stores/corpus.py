@@ -273,8 +273,6 @@ def backend_of(address: str) -> Backend:
     """
     if address.startswith(POSTGRES):
         with installed("postgres", "psycopg", "A store in PostgreSQL"):
-            import psycopg  # noqa: F401
-
             from spolia.stores.backends.postgres.server import postgres
 
         return postgres(address)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
+from spolia import models
 from spolia.core.codec import decode, encode
 from spolia.core.environment import refuse_env
 from spolia.core.operator import Operator
@@ -21,7 +22,6 @@ from spolia.errors import (
     StoreError,
     VariableRefused,
 )
-from spolia.models.function_embedder import FunctionEmbedder
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
 from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metric, Transform, Whole, refuse_unstorable
 from spolia.stores.indexes import IndexSettings
@@ -508,7 +508,7 @@ def _plain(name: str, transform: Transform) -> str:
 
 def _plain_embedder(embedder: Embedder | SparseEmbedder) -> str:
     """As plain data; empty for an embedder of the caller's own that has none, and has to be passed each time."""
-    if isinstance(embedder, FunctionEmbedder):
+    if isinstance(embedder, models.FunctionEmbedder):
         return ""
     try:
         return json.dumps(encode(embedder), ensure_ascii=False)

@@ -1,5 +1,6 @@
 """What every adapter must keep, as checks that raise `AssertionError`; for the tests of plug-ins."""
 
+from spolia.deferred import numpy as np
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Embedder, LanguageModel
 from spolia.types import Message, Prompt, digest_of
 
@@ -12,8 +13,6 @@ def check_embedder(embedder: Embedder) -> None:
     >>> from spolia.testing import HashingEmbedder
     >>> check_embedder(HashingEmbedder())
     """
-    import numpy as np
-
     assert isinstance(embedder, Embedder), f"{embedder!r} lacks members of the protocol Embedder"
     _check_address(embedder)
     found = embedder.embed(TEXTS, kind="passage")

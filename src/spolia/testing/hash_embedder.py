@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from zlib import crc32
 
 from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.deferred import numpy as np
 from spolia.models.protocols import Kind
 from spolia.types import Usage, Value
 
@@ -54,8 +55,6 @@ class HashingEmbedder(Value):
 
     def hashed(self, texts: Sequence[str]) -> "Vectors":
         """What `embed` gives, for embedders that are made of this one."""
-        import numpy as np
-
         check_cancelled()
         found = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in enumerate(texts):

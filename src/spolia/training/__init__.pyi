@@ -1,3 +1,17 @@
+from spolia.training import classifier as classifier
+from spolia.training import encoders as encoders
+from spolia.training import fine_tuning as fine_tuning
+from spolia.training import flow_classifiers as flow_classifiers
+from spolia.training import language_model as language_model
+from spolia.training import parts as parts
+from spolia.training import preferences as preferences
+from spolia.training import query_adapter as query_adapter
+from spolia.training import ranker as ranker
+from spolia.training import rows as rows
+from spolia.training import span_reader as span_reader
+from spolia.training import sufficiency as sufficiency
+from spolia.training import term_weights as term_weights
+from spolia.training import training as training
 from spolia.training.parts import Trainer as Trainer
 from spolia.training.ranker import RankerTrainer as RankerTrainer
 from spolia.training.training import Trained as Trained

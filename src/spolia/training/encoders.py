@@ -12,10 +12,10 @@ from spolia.errors import DataError, installed
 from spolia.evaluation.measures.answers.string_match import F1
 from spolia.generation.reader import Reader
 from spolia.models.onnx.minilm import MiniLM
-from spolia.models.onnx.tuned_minilm import BI_ENCODER, CONTEXT, HEAD_OF_SCORE, MiniLMScorer, TunedMiniLM, pair
+from spolia.models.onnx.tuned_minilm import HEAD_OF_SCORE, MiniLMScorer, TunedMiniLM, pair
 from spolia.models.protocols import LanguageModel
 from spolia.models.text_classifier import is_said
-from spolia.models.trained_weights import TrainedWeights
+from spolia.models.trained_weights import BI_ENCODER, CONTEXT, TrainedWeights
 from spolia.post_retrieval.compression import Extractive, SentenceSpan, extract, sentence_spans
 from spolia.retrieval.dense import Dense, DenseInMemory
 from spolia.run import Run

@@ -25,19 +25,10 @@ from spolia.models.local.embedders import LocalCrossEncoder
 from spolia.models.onnx import safetensors
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.tokenizer import WordPiece
-from spolia.models.onnx.tuned_minilm import (
-    EMBEDDER,
-    HEAD_OF_SCORE,
-    RERANKER,
-    SUFFICIENCY,
-    THRESHOLD,
-    MiniLMScorer,
-    TunedMiniLM,
-    pair,
-)
+from spolia.models.onnx.tuned_minilm import HEAD_OF_SCORE, THRESHOLD, MiniLMScorer, TunedMiniLM, pair
 from spolia.models.onnx.weights import SHA256, find
 from spolia.models.protocols import Embedder, Scorer
-from spolia.models.trained_weights import TrainedWeights
+from spolia.models.trained_weights import EMBEDDER, RERANKER, SUFFICIENCY, TrainedWeights
 from spolia.post_retrieval.rerankers import CrossEncoder
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import NodeGroup

@@ -11,13 +11,14 @@ import numpy as np
 
 from spolia.core.plurals import several
 from spolia.core.run_context import access, check_cancelled
-from spolia.errors import DataError, installed
+from spolia.deferred import lightgbm
+from spolia.errors import DataError, require
 from spolia.evaluation.experiment.gold_locations import gold_locations, is_gold
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.models.protocols import Embedder
-from spolia.models.trained_weights import TrainedWeights
+from spolia.models.trained_weights import RANKER, TrainedWeights
 from spolia.retrieval.learned.features import DENSE, FEATURES, CandidateRows, QuestionInGroup, Seeds
-from spolia.retrieval.learned.ranker import RANKER, LearnedRanker, groups_of, searched_in, snapshot_of
+from spolia.retrieval.learned.ranker import LearnedRanker, groups_of, searched_in, snapshot_of
 from spolia.retrieval.learned.scores import FLOOR, TREE, LinearScore, Score, TreeScore, next_seeds, score_of
 from spolia.types import Item, Query, Quote
 
@@ -224,8 +225,7 @@ class TreeFit:
     converged = False
 
     def __init__(self, examples: Sequence[Example], seed: int = 0) -> None:
-        with installed("trees", "lightgbm", "Boosted trees"):
-            import lightgbm
+        require(lightgbm, "Boosted trees")
         taught = [one for one in examples if one.teaches]
         PassFit.of(examples)  # refuses what cannot be learned
         rows = np.concatenate([one.candidates.features for one in taught])

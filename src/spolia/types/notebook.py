@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from spolia.deferred import html
+
 LONGEST = 300
 """Characters of a passage that are shown."""
 
@@ -35,6 +37,4 @@ def _style(value: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    from html import escape
-
-    return escape(text)
+    return html.escape(text)

@@ -22,6 +22,7 @@ from typing import (
     runtime_checkable,
 )
 
+from spolia.deferred import difflib
 from spolia.errors import WiringError
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -156,9 +157,7 @@ def refuse_unknown_names(cls: Any, given: Iterable[str]) -> None:
 def _refuse_others(whose: str, known: Collection[str], given: Iterable[str]) -> None:
     for name in given:
         if name not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, known, 1)
+            near = difflib.get_close_matches(name, known, 1)
             advice = f"Write {near[0]}=." if near else f"It takes: {', '.join(known) or 'nothing'}."
             raise WiringError(f"{whose} takes no {name!r}. {advice}")
 

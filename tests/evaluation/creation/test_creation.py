@@ -65,7 +65,8 @@ def test_a_row_does_not_depend_on_its_neighbours(corpus: Corpus) -> None:
 
 
 def prompts_of(step: object, draft: object) -> list[object]:
-    from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
+    from spolia.core.replacement import replaced
+    from spolia.models.prompting.stand_in_models import Silent, Unanswered
 
     seen: list[object] = []
     silent = replaced(step, lambda one: Silent(one, lambda m, p, t: seen.append(p)) if one is step.llm else one)  # type: ignore

@@ -1,14 +1,22 @@
-"""`spolia ask`: an answer with citations; `spolia search`: the passages that a flow finds."""
+"""`spolia ask`: an answer with citations."""
 
 from pathlib import Path
 from typing import Annotated
 
-from spolia.cli import options
+from spolia.cli import estimates, options, results, runs
+from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
-from spolia.cli.parameters import argument, option
+from spolia.cli.flow_parts import answering, flow_of, parts_of, query_of, refuse_unused_sources, with_sources
+from spolia.cli.ingest import index_folder
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import model_at
+from spolia.cli.parameters import argument
 from spolia.cli.screen import Screen
 from spolia.cli.store_options import StoreOptions
 from spolia.errors import QueryError, without_name
+from spolia.run.lane import CUT_SHORT
+from spolia.server.replies import answer_reply
+from spolia.stores.corpus import Corpus
 
 FAULTS = {
     "uncited": "The answer cites none of the passages that the model was shown. Check it against them.",
@@ -37,14 +45,6 @@ def ask(
 
     Without a language model the answer quotes sentences of the documents.
     """
-    from spolia.cli import results, runs
-    from spolia.cli.destinations import tell_of_models
-    from spolia.cli.flow_parts import answering, flow_of, parts_of, query_of, refuse_unused_sources, with_sources
-    from spolia.cli.model_profile import profile_of
-    from spolia.cli.models import model_at
-    from spolia.run.lane import CUT_SHORT
-    from spolia.server.replies import answer_reply
-
     refuse_unused_sources(flow, web)
     profile = profile_of(given.profile_file)
     screen, reader, partly = Screen(json=given.json), model_at(llm, model, profile, think), False
@@ -71,8 +71,6 @@ def ask(
         asked = tell_of_models(screen, whole, reader, estimate)
         runs.refuse_unpriced(budget_usd, whole.resources)
         if estimate:
-            from spolia.cli import estimates
-
             estimates.tell_estimates(screen, {flow: estimates.estimate(whole, [query], given.access or (), 1)}, 1)
             return Exit.DONE
         with run.lane() as lane:
@@ -98,8 +96,6 @@ def ask(
 
 def _indexed(screen: Screen, folder: Path, store: str, models: options.ModelOptions, vectors: bool | None) -> bool:
     """Bring the store in step with the folder, and say what happened; whether documents failed that had not before."""
-    from spolia.cli.ingest import index_folder
-
     before = _failures(store)
     named = {name: getattr(models, name) for name in ("embedder", "embed_model", "profile_file", "weights")}
     report, chosen = index_folder(screen, StoreOptions(store, [str(folder)], vectors=vectors, **named))
@@ -113,46 +109,6 @@ def _indexed(screen: Screen, folder: Path, store: str, models: options.ModelOpti
 
 def _failures(store: str) -> set[tuple[str, int, int]]:
     """The sources that could not be read, each with its size and time."""
-    from spolia.stores.corpus import Corpus
-
     corpus = Corpus(store)
     rows = corpus.snapshot().sources().values() if corpus.exists() else ()
     return {(row.uri, row.size, row.mtime_ns) for row in rows if row.status == "failed"}
-
-
-def search(
-    given: options.SearchOptions,
-    store: options.StorePath,
-    top_k: Annotated[int, option("--top-k", "How many passages to show, at most.", min=1, max=10_000)] = 10,
-    flow: options.FlowName = "default",
-    web: options.Web = None,
-) -> Exit:
-    """Find passages in a store. If the node group must be built first and a document fails, the exit code is 5."""
-    from spolia.cli.destinations import tell_of_models
-    from spolia.cli.flow_parts import flow_of, parts_of, query_of, refuse_unused_sources, with_sources
-    from spolia.cli.results import FirstUses, ranking_lines, tell_of_degraded
-    from spolia.cli.runs import recorded
-    from spolia.server.replies import passages, search_reply
-
-    refuse_unused_sources(flow, web)
-    screen = Screen(json=given.json)
-    parts = with_sources(parts_of(store, given, None, given.group, given.known, given.prompts), web, given.access or ())
-    with recorded(store, screen, given.access, values=given.keep_values) as run:
-        first = FirstUses(parts.chunks.corpus)
-        query = query_of(given.question, given.where, parts)
-        searching, chosen = flow_of(flow, parts, top_k)
-        if chosen:
-            screen.say(f"Searching with {chosen}")
-        tell_of_models(screen, searching)
-        with run.lane() as lane:
-            found = passages(searching(query)).cut(top_k)
-        first.look()
-        reply = search_reply(found.hits, run, lane, searching, question=given.question, name=flow)
-        screen.give(**reply, chosen=chosen, **first.data())
-    first.tell(screen)
-    tell_of_degraded(screen, lane, searching)
-    if not found.hits:
-        screen.say("Nothing found. Try other words" + (", or other conditions." if given.where else "."))
-        return Exit.NOTHING
-    screen.show(*ranking_lines(found))
-    return Exit.PARTLY if first.unmade else Exit.DONE

@@ -1,15 +1,22 @@
 """`spolia calibrate`: how far a judge can be believed."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from spolia.cli.exit_codes import Exit
+from spolia.cli.experiments import kept_in
+from spolia.cli.flow_parts import judging
+from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import model_at
 from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, Think, WeightsFolder
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Renderable, Screen, table
-
-if TYPE_CHECKING:
-    from spolia.evaluation.measures.judged.calibration import Agreement, Calibration
+from spolia.evaluation.measures.judged.calibration import Agreement, Calibration, calibrated, read_labelled_answers
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.journal import Runs
+from spolia.models.onnx.minilm import MiniLM
+from spolia.run import Run
 
 TOLD = 20
 """Answers that are named."""
@@ -50,17 +57,6 @@ def calibrate(
     score between labels counts as the nearest one. Spolia keeps the judge's verdicts, so a second run
     asks nothing again.
     """
-    from spolia.cli.destinations import tell_of_measured
-    from spolia.cli.experiments import kept_in
-    from spolia.cli.flow_parts import judging
-    from spolia.cli.model_profile import profile_of
-    from spolia.cli.models import model_at
-    from spolia.evaluation.measures.judged.calibration import calibrated, read_labelled_answers
-    from spolia.evaluation.measures.registry import parse_measures
-    from spolia.journal import Runs
-    from spolia.models.onnx.minilm import MiniLM
-    from spolia.run import Run
-
     screen = Screen(json=json)
     reader = model_at(llm, model, profile_of(profile_file), think)
     wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(weights))

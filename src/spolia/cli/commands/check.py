@@ -3,16 +3,22 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from spolia.cli.destinations import sent_by, sent_lines
 from spolia.cli.exit_codes import Exit
+from spolia.cli.flow_views import STAND_IN, as_published, described, looked_at
 from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts, ProfileFile, Web
 from spolia.cli.screen import Renderable, Screen, text, visible
+from spolia.core.check import Checked, Problem
+from spolia.core.check import check as look
 from spolia.core.plurals import several
+from spolia.flows.catalogue import MODULES, PARTS, Published, flow_named
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.groups.definitions import unknown
+from spolia.stores.manifest import BUILT_IN
+from spolia.types import Query
 
 if TYPE_CHECKING:
-    from spolia.core.check import Checked, Problem
     from spolia.core.operator import Operator
-    from spolia.flows.catalogue import Published
-    from spolia.stores.corpus import Corpus
 
 
 def check(
@@ -29,12 +35,6 @@ def check(
 
     For a published flow, also what it needs, its maximum number of calls, and its stop reasons.
     """
-    from spolia.cli.destinations import sent_by, sent_lines
-    from spolia.cli.flow_parts import STAND_IN, as_published, described, looked_at
-    from spolia.core.check import check as look
-    from spolia.flows.catalogue import MODULES, flow_named
-    from spolia.types import Query
-
     screen, parts = Screen(json=json), looked_at(store, known, prompts, web, profile_file)
     looked = described(flow, parts)
     found = look(looked, takes=Query)
@@ -63,11 +63,6 @@ def check(
 def _unknown_groups(flow: "Operator[Any, Any]", corpus: "Corpus") -> "Iterator[Problem]":
     """Yield node groups that the store does not have and that nothing defines. Stores that only the flow names stay
     closed."""
-    from spolia.core.check import Problem
-    from spolia.stores.corpus import NodeGroup
-    from spolia.stores.groups.definitions import unknown
-    from spolia.stores.manifest import BUILT_IN
-
     there = corpus.latest().manifests
     for group in dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)):
         is_defined = group.definition is not None or group.name in BUILT_IN or group.name in there
@@ -89,8 +84,6 @@ def _published(flow: "Published") -> dict[str, Any]:
 
 
 def _published_lines(published: Mapping[str, Any]) -> Iterator[str]:
-    from spolia.flows.catalogue import PARTS
-
     for label in ("needs", "may_have"):
         for name in published[label]:
             able = f" It must be able to: {', '.join(published['capabilities'])}." if name == "llm" else ""

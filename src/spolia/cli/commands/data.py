@@ -8,17 +8,22 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia.cli.exit_codes import Exit
+from spolia.cli.experiments import kept_in
 from spolia.cli.options import AsJson
 from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen, table
 from spolia.core.plurals import several
 from spolia.errors import DataError
+from spolia.evaluation.data.dataset import DataSet, counted
+from spolia.evaluation.data.formats.form import Form, form_called
+from spolia.evaluation.data.quotes import joined, located, with_quotes
+from spolia.evaluation.data.usage_log import UsageLog, marks_of
+from spolia.evaluation.experiment.comparison import TYPE, fields_of, kinds_of
+from spolia.evaluation.simulation.world import FictionalWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from spolia.evaluation.data.dataset import DataSet
-    from spolia.evaluation.data.formats.form import Form
     from spolia.types import Document, Item
 
 LISTED = 40
@@ -65,8 +70,6 @@ def convert(
     json: AsJson = False,
 ) -> Exit:
     """Write a data set in another form. Gold quotes stay right however documents are split."""
-    from spolia.evaluation.data.formats.form import form_called
-
     screen, given = Screen(json=json), _data(source, form)
     writing = form_called(to)
     if target.exists():
@@ -75,8 +78,6 @@ def convert(
         raise DataError("--join makes the documents, and --onto names them. Write one of the two.")
     passages, items = _read(given)
     if quotes:
-        from spolia.evaluation.data.quotes import with_quotes
-
         items = list(with_quotes(items, {one.id: one.text for one in passages}))
     if join or onto is not None:
         passages, items = _moved(passages, items, join, onto)
@@ -103,9 +104,6 @@ def looks(
     (SPOLIA_CACHE, else ~/.cache/spolia). An experiment with several flows, or with --split, is a look at the questions
     that it asked. Of fewer than 100 questions `eval` reports all the same, with a warning.
     """
-    from spolia.cli.experiments import kept_in
-    from spolia.evaluation.data.usage_log import UsageLog, marks_of
-
     screen = Screen(json=json)
     data = marks_of(_data(source, form).items(stored=True))  # whatever their gold names
     usage_log = UsageLog.of_data(source, kept_in(), data)
@@ -120,8 +118,6 @@ def looks(
 
 
 def _data(source: Path, form: str) -> DataSet:
-    from spolia.evaluation.data.dataset import DataSet
-
     return DataSet(str(source), form=form)
 
 
@@ -150,16 +146,11 @@ def _write(form: Form, target: Path, passages: Sequence[Document], items: Sequen
 def _moved(
     passages: Sequence[Document], items: Iterable[Item], join: str, onto: Path | None
 ) -> tuple[list[Document], list[Item]]:
-    from spolia.evaluation.data.quotes import joined, located
-
     found = located(passages, _data(onto, "").passages()) if onto is not None else joined(passages, join)
     return list(found.documents), [found.item(item) for item in items]
 
 
 def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, Any]:
-    from spolia.evaluation.data.dataset import counted
-    from spolia.evaluation.experiment.comparison import TYPE, fields_of, kinds_of
-
     characters = sorted(len(one.text) for one in passages)
     return {
         "name": given.name,
@@ -230,8 +221,6 @@ def world(
     json: AsJson = False,
 ) -> Exit:
     """Write a data set of invented people, towns, companies and works, with questions of one to six hops."""
-    from spolia.evaluation.simulation.world import FictionalWorld
-
     screen = Screen(json=json)
     made = FictionalWorld(seed, people, questions, variant)  # type: ignore[arg-type]  # refused there
     digest = made.write(out, replace=False)

@@ -4,10 +4,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+from spolia.cli import documents
 from spolia.cli.exit_codes import Exit
+from spolia.cli.node_groups import refuse_unbuilt
 from spolia.cli.options import WAIT_S, AsJson, ProfileFile, SeenBy, StorePath, Wait, Where
 from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen, one_line
+from spolia.filters.text import condition_of
+from spolia.indexing.quality import quality
+from spolia.stores.corpus import Corpus
 
 Name = Annotated[str, argument("URI", "Path of the file in its folder, or id of the document.")]
 
@@ -20,9 +25,6 @@ def list_(
     json: AsJson = False,
 ) -> Exit:
     """List all documents of a store, regardless of access: characters, passages, state, readers, time of the file."""
-    from spolia.cli import documents
-    from spolia.filters.text import condition_of
-
     screen, snapshot = Screen(json=json), documents.latest(store)
     found, condition = list(documents.held(snapshot, access)), condition_of(where or (), snapshot.schema)
     if condition is not None:
@@ -40,8 +42,6 @@ def show(
     name: Name, store: StorePath, access: SeenBy = None, profile_file: ProfileFile = None, json: AsJson = False
 ) -> Exit:
     """Show a document's title, metadata, readers, report, and nodes by group."""
-    from spolia.cli import documents
-
     screen, snapshot = Screen(json=json), documents.latest(store)
     found = documents.one_held(snapshot, name, access)
     counts = {group: len(documents.nodes_of(snapshot, found, group, access)) for group in snapshot.groups()}
@@ -59,9 +59,6 @@ def chunks(
     json: AsJson = False,
 ) -> Exit:
     """Show the nodes that a document was cut into: number, place, what is put before them when indexed, text."""
-    from spolia.cli import documents
-    from spolia.cli.node_groups import refuse_unbuilt
-
     screen, snapshot = Screen(json=json), documents.latest(store)
     refuse_unbuilt(snapshot, group)
     nodes = documents.nodes_of(snapshot, documents.one_held(snapshot, name, access), group, access)
@@ -83,9 +80,6 @@ def report(
     json: AsJson = False,
 ) -> Exit:
     """Report how much of each document was read, with failures and warnings. The exit code is 5 if any failed."""
-    from spolia.cli import documents
-    from spolia.indexing.quality import quality
-
     screen, snapshot = Screen(json=json), documents.latest(store)
     found = list(documents.held(snapshot))
     noticed = [one for one in found if one.noticed]
@@ -114,9 +108,6 @@ def remove(
     name: Name, store: StorePath, wait: Wait = WAIT_S, profile_file: ProfileFile = None, json: AsJson = False
 ) -> Exit:
     """Remove a document and its nodes from a store. A file that is still in the folder comes back."""
-    from spolia.cli import documents
-    from spolia.stores.corpus import Corpus
-
     screen, corpus = Screen(json=json), Corpus(str(store), wait)
     with corpus.writer() as writer:
         found = documents.one_held(corpus.latest(), name)
@@ -132,5 +123,12 @@ def remove(
     return Exit.DONE
 
 
-WHAT = "The documents of a store: list, show, chunks, report, remove."
-docs = subcommands("docs", WHAT, list=list_, show=show, chunks=chunks, report=report, remove=remove)
+docs = subcommands(
+    "docs",
+    "The documents of a store: list, show, chunks, report, remove.",
+    list=list_,
+    show=show,
+    chunks=chunks,
+    report=report,
+    remove=remove,
+)

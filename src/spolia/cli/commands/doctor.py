@@ -9,6 +9,7 @@ from typing import Annotated
 
 from spolia import record_files
 from spolia.cli.exit_codes import Exit
+from spolia.cli.model_profile import profile_of
 from spolia.cli.options import (
     WAIT_S,
     AllowEnv,
@@ -22,10 +23,19 @@ from spolia.cli.options import (
     WeightsFolder,
 )
 from spolia.cli.parameters import argument, option
+from spolia.cli.readers import readers_of
 from spolia.cli.screen import Renderable, Screen, table, text
+from spolia.cli.user_modules import own
+from spolia.cli.written_files import STORE_FILES, damaged_elsewhere, damaged_files, mend_files
 from spolia.core.plurals import several
+from spolia.deferred import metadata
 from spolia.errors import QueryError, SpoliaError, StoreCorrupt, StoreError, pip_install
+from spolia.indexing.sync.repair import repair as mended
+from spolia.models.file_hash import cache_folder
+from spolia.models.onnx.weights import MODEL, find
 from spolia.private_files import share
+from spolia.stores.corpus import Corpus
+from spolia.stores.files import FAIL_POINTS
 
 BASE = ("chardet", "click", "numpy", "PyYAML", "rich", "selectolax", "tantivy", "urllib3")
 EXTRAS = {
@@ -99,8 +109,6 @@ def doctor(
     json: AsJson = False,
 ) -> Exit:
     """Report what is installed, where the weights are, and whether a store is damaged."""
-    from spolia.cli.model_profile import profile_of
-
     screen, store = Screen(json=json), store or profile_of(profile_file).store or None
     if deep and store is None:
         raise QueryError("--deep reads a store. Write: spolia doctor --deep --store STORE")
@@ -140,8 +148,6 @@ def _installed() -> Iterator[Finding]:
 
 
 def _weights(given: str) -> Finding:
-    from spolia.models.onnx.weights import MODEL, find
-
     try:
         found = find(given, hub=False)
     except SpoliaError as error:
@@ -169,11 +175,6 @@ def repair(
     Damaged files are moved to the folder `damaged` in the store.
     The exit code is 3 if some damage is left; the output says what to do about it.
     """
-    from spolia.cli.user_modules import own, readers_of
-    from spolia.cli.written_files import mend_files
-    from spolia.indexing.sync.repair import repair as mended
-    from spolia.stores.corpus import Corpus
-
     screen = Screen(json=json)
     if permissions or shared_group:
         return _permit(Corpus(store).backend.folder, shared_group, screen)
@@ -213,8 +214,6 @@ def _permit(folder: Path, group: str, screen: Screen) -> Exit:
 
 def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[Finding]:
     """The contents of a store, and its problems."""
-    from spolia.stores.corpus import Corpus
-
     try:
         snapshot = Corpus(path).snapshot()
         stats, problems = snapshot.stats(), snapshot.check(deep=deep)
@@ -248,16 +247,12 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
 
 def _file_findings(folder: Path) -> Iterator[Finding]:
     """Damage of the files beside the database."""
-    from spolia.cli.written_files import damaged_files
-
     for found in damaged_files(folder):
         yield Finding("store", "broken", found.text)
 
 
 def _header_findings(folder: Path) -> Iterator[Finding]:
     """Find databases beside the store's whose first bytes are wrong, or that became shorter."""
-    from spolia.cli.written_files import STORE_FILES
-
     for path in (folder / kind.pattern for kind in STORE_FILES if kind.check is record_files.damage):
         if cause := record_files.shortened(path):
             yield Finding("store", "broken", f"{path} is damaged: {cause}")
@@ -265,9 +260,6 @@ def _header_findings(folder: Path) -> Iterator[Finding]:
 
 def _elsewhere_findings(files: Sequence[Path], *, deep: bool) -> Iterator[Finding]:
     """Find damage of the named files and folders, and, if `deep`, of the cache folder."""
-    from spolia.cli.written_files import damaged_elsewhere
-    from spolia.models.file_hash import cache_folder
-
     for place in files:
         damaged = [Finding("files", "broken", found.text) for found in damaged_elsewhere(place)]
         yield from damaged or [Finding("files", "ok", f"{place}: nothing is damaged")]
@@ -299,11 +291,9 @@ def different_texts(texts: int, documents: int) -> str:
 
 
 def _version(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
-        return version(name)
-    except PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return ""
 
 
@@ -314,8 +304,6 @@ def _table(found: Sequence[Finding]) -> Renderable:
 
 def fail_points(json: AsJson = False) -> Exit:
     """List the fail points; SPOLIA_FAIL_POINT=name, or name@n for the n-th time, kills the process there."""
-    from spolia.stores.files import FAIL_POINTS
-
     screen = Screen(json=json)
     screen.give(fail_points=list(FAIL_POINTS))
     screen.show("\n".join(FAIL_POINTS))

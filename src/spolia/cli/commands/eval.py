@@ -4,8 +4,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
+from spolia.cli import reports
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, Estimated, MeasuringOptions
+from spolia.cli.experiments import EvaluationRun
+from spolia.cli.measuring_options import MeasuringOptions
+from spolia.cli.options import FLOWS, Estimated
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import DataError
@@ -77,9 +80,6 @@ def evaluate(
     again, and the report says so. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else
     ~/.cache/spolia.
     """
-    from spolia.cli import reports
-    from spolia.cli.experiments import EvaluationRun
-
     screen = Screen(json=given.json)
     refuse_other_kinds(report or ())
     if save is not None and not save.suffix and not save.exists():

@@ -3,16 +3,20 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from spolia.cli.destinations import destination
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.core.plurals import several
+from spolia.models.http.remote import Remote
+from spolia.services.documents import export_originals, import_originals
+from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import asked_by
+from spolia.stores.portable import Contents, export_store, import_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from spolia.stores.portable import Contents
 
 From = Annotated[str, argument("STORE", "The store to export.")]
 To = Annotated[str, argument("STORE", "Where to make the store: a new path, or an empty store.")]
@@ -31,16 +35,11 @@ def export(store: From, file: NewFile, originals: Originals = None, json: AsJson
 
     The file holds all texts, also those that only some may read: keep it as you keep the store.
     """
-    from spolia.stores.corpus import Corpus
-    from spolia.stores.portable import export_store
-
     screen = Screen(json=json)
     with screen.progress("writing") as told:
         found = export_store(Corpus(store), file, lambda member, rows: told(rows, None, member))
     kept = {}
     if originals is not None:
-        from spolia.services.documents import export_originals
-
         kept = {"originals": export_originals(Corpus(store), originals)}
         screen.show(f"{originals}: {several(kept['originals'], 'original')}")
     size = file.stat().st_size
@@ -51,16 +50,11 @@ def export(store: From, file: NewFile, originals: Originals = None, json: AsJson
 
 def import_(file: OldFile, store: To, originals: Originals = None, json: AsJson = False) -> Exit:
     """Make a store from an exported file. Compares every checksum first, then publishes everything in one step."""
-    from spolia.stores.corpus import Corpus
-    from spolia.stores.portable import import_store
-
     screen = Screen(json=json)
     with screen.progress("checking") as told:
         found = import_store(file, Corpus(store), lambda member, rows: told(rows, None, member))
     kept = {}
     if originals is not None:
-        from spolia.services.documents import import_originals
-
         kept = {"originals": import_originals(Corpus(store), originals)}
         screen.show(f"{originals}: {several(kept['originals'], 'original')}")
     for said in servers_of(found):
@@ -76,10 +70,6 @@ def contents_data(found: "Contents") -> dict[str, Any]:
 
 def servers_of(found: "Contents") -> "Iterator[str]":
     """Which servers the groups of a store send texts to when documents are added; who made the file chose them."""
-    from spolia.cli.destinations import destination
-    from spolia.models.http.remote import Remote
-    from spolia.stores.manifest import asked_by
-
     for manifest in found.manifests:
         for model in asked_by(manifest):
             if isinstance(model, Remote):

@@ -3,21 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+from spolia.cli import reports
 from spolia.cli.commands.eval import DATA, WHAT, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, MeasuringOptions
+from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions, real_model
+from spolia.cli.flow_parts import from_file, is_file, parts_of, with_sources
+from spolia.cli.flow_views import STAND_IN, described
+from spolia.cli.measuring_options import MeasuringOptions
+from spolia.cli.options import FLOWS
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text
+from spolia.core.environment import refuse_env
+from spolia.core.operator import inside
 from spolia.core.plurals import several
 from spolia.errors import DataError
-
-if TYPE_CHECKING:
-    from spolia.cli.experiments import EvaluationRun, GateOptions
-    from spolia.evaluation.gate.baseline import Baseline
-    from spolia.evaluation.gate.gate import Gate
-    from spolia.services.aliases import Aliases, Promotion
+from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.gate.baseline import Baseline
+from spolia.evaluation.gate.gate import TOLERANCE, Gate
+from spolia.evaluation.report.gate_report import markdown, summary
+from spolia.flow_files.files import self_contained
+from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.groups.materialise import materialise
 
 KINDS = (".md", ".json")
 RULE = (
@@ -62,10 +71,6 @@ def gate(
     `--retriever`, `--profile` and `--llm simulated`; paths are relative to the baseline file. Command-line options
     override the baseline.
     """
-    from spolia.cli import reports
-    from spolia.evaluation.data.json_lines import whole_files
-    from spolia.evaluation.report.gate_report import markdown
-
     screen = Screen(json=given.json)
     refuse_other_kinds(report or (), KINDS)
     before = _before(baseline, write)
@@ -116,10 +121,6 @@ def _options(
     write: bool = False,
 ) -> "tuple[GateOptions, EvaluationRun]":
     """The options of the command line, else those of the baseline."""
-    from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions
-    from spolia.core.environment import refuse_env
-    from spolia.stores.corpus import Corpus
-
     which = given.split, str(given.limit or ""), str(given.seed or ""), tuple(tolerance or ()), rule
     how = tuple(given.known or ()), str(given.prompts or ""), tuple(given.web or ())
     simulated = given.llm if given.llm == SIMULATED else ""
@@ -165,11 +166,6 @@ def promote(
     to a server that a flow file names, or wants --build-groups. Exit code 1 if it does not pass;
     the alias stays as it is then.
     """
-    from spolia.cli.flow_parts import is_file
-    from spolia.flow_files.files import self_contained
-    from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
-    from spolia.stores.corpus import Corpus
-
     screen = Screen(json=given.json)
     if to not in ALIASES:
         raise DataError(f"--to {to}: no alias. Write {' or '.join(ALIASES)}.")
@@ -191,8 +187,6 @@ def promote(
         called = wanted.name if flow == CANDIDATE else flow  # not the copy's path
         found = gated(screen, given, baseline, wanted.checked(), data, called)
         if not found.passed:
-            from spolia.cli import reports
-
             screen.give(promoted=None, gate=found.json())
             reports.show_gate(screen, found)
             return Exit.WORSE
@@ -203,8 +197,6 @@ def promote(
 
 def _candidate(aliases: "Aliases") -> str:
     """The flow of the alias."""
-    from spolia.services.aliases import CANDIDATE
-
     if (found := aliases.current().get(CANDIDATE)) is None:
         raise DataError(f"There is no candidate yet. Write: spolia promote FLOW --to {CANDIDATE}")
     return found.checked()
@@ -212,12 +204,6 @@ def _candidate(aliases: "Aliases") -> str:
 
 def _build_groups(screen: Screen, given: MeasuringOptions, flow: str) -> None:
     """Build what the first question would have to build."""
-    from spolia.cli.experiments import real_model
-    from spolia.cli.flow_parts import STAND_IN, described, from_file, is_file, parts_of, with_sources
-    from spolia.core.operator import inside
-    from spolia.stores.corpus import NodeGroup
-    from spolia.stores.groups.materialise import materialise
-
     assert given.store is not None
     llm = real_model(given) or STAND_IN.llm
     parts = parts_of(given.store, given, llm, known=given.known, prompts=given.prompts)
@@ -230,8 +216,6 @@ def _build_groups(screen: Screen, given: MeasuringOptions, flow: str) -> None:
 
 
 def _switched(screen: Screen, alias: str, now: "Promotion", gate: "Gate | None" = None) -> Exit:
-    from spolia.evaluation.report.gate_report import summary
-
     screen.give(alias=alias, promoted=asdict(now) | {"flow": now.name}, gate=gate and gate.json())
     screen.show(*((gate.sentence, summary(gate)) if gate is not None else ("No gate ran.",)))
     screen.show(f"{alias}: {now.name}" + (f", sha256 {now.sha256}" if now.sha256 else ""))
@@ -240,8 +224,6 @@ def _switched(screen: Screen, alias: str, now: "Promotion", gate: "Gate | None" 
 
 def _before(path: Path, write: bool) -> "Baseline | None":
     """The baseline; where one is to be written, the one before it, if there is one that can be read."""
-    from spolia.evaluation.gate.baseline import Baseline
-
     try:
         return Baseline.read(path)
     except DataError:
@@ -258,8 +240,6 @@ def _write(screen: Screen, written: "Baseline", path: Path) -> None:
 
 
 def _deciding(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
-    from spolia.evaluation.gate.gate import TOLERANCE
-
     general, each = TOLERANCE, dict[str, float]()
     for one in tolerances:
         measure, _, number = one.rpartition("=")

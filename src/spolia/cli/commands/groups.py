@@ -3,7 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
+from spolia.cli import group_builds, node_groups
 from spolia.cli.exit_codes import Exit
+from spolia.cli.flow_parts import parts_of
+from spolia.cli.group_tree import group_tree
+from spolia.cli.load_errors import in_words_of_the_command_line
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import model_at
 from spolia.cli.options import (
     WAIT_S,
     AllowEnv,
@@ -20,6 +26,11 @@ from spolia.cli.options import (
 )
 from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen
+from spolia.cli.user_modules import own
+from spolia.flow_files.files import load_named
+from spolia.flow_files.yaml_text import written
+from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import BUILT_IN
 
 Group = Annotated[str, argument("NAME", "Name of the group.")]
 Groups = Annotated[list[str], argument("NAME", "Names of groups.")]
@@ -28,10 +39,6 @@ Rebuild = Annotated[bool, option("--rebuild", "Rebuild it, and the groups below 
 
 def list_(store: StorePath, profile_file: ProfileFile = None, json: AsJson = False) -> Exit:
     """Draw the groups of a store as a tree, each below the one that it is made from, and those that could be built."""
-    from spolia.cli import node_groups
-    from spolia.stores.corpus import Corpus
-    from spolia.stores.manifest import BUILT_IN
-
     screen = Screen(json=json)
     snapshot = Corpus(str(store)).latest()
     counts = dict(snapshot.stats().nodes)
@@ -39,17 +46,13 @@ def list_(store: StorePath, profile_file: ProfileFile = None, json: AsJson = Fal
     there = sorted(snapshot.manifests.items())
     built = {name: node_groups.group_data(manifest, counts.get(name, 0)) for name, manifest in there}
     screen.give(groups=built, unbuilt=unbuilt)
-    screen.show(node_groups.group_tree(snapshot.manifests, counts))
+    screen.show(group_tree(snapshot.manifests, counts))
     screen.say(f"Built at their first use, or by `spolia groups build`: {', '.join(unbuilt) or 'none'}.")
     return Exit.DONE
 
 
 def show(name: Group, store: StorePath, profile_file: ProfileFile = None, json: AsJson = False) -> Exit:
     """Show what a group is made of, as a file that `spolia groups add` reads."""
-    from spolia.cli import node_groups
-    from spolia.flow_files.yaml_text import written
-    from spolia.stores.corpus import Corpus
-
     screen = Screen(json=json)
     snapshot = Corpus(str(store)).latest()
     node_groups.refuse_unbuilt(snapshot, name)
@@ -75,14 +78,10 @@ def build(
 
     With --rebuild a group that the store has is cut and embedded again if its code, models or prompts have changed.
     """
-    from spolia.cli import node_groups
-    from spolia.cli.user_modules import own
-    from spolia.stores.corpus import Corpus
-
     corpus, mine = Corpus(str(store), wait), own(known)
     node_groups.refuse_unknown(corpus, names, mine)
-    wanted = [node_groups.group_by_name(corpus, name, mine, rebuild=rebuild) for name in names]
-    return node_groups.build_groups(Screen(json=json), wanted, rebuild, mine)
+    wanted = [group_builds.group_by_name(corpus, name, mine, rebuild=rebuild) for name in names]
+    return group_builds.build_groups(Screen(json=json), wanted, rebuild, mine)
 
 
 def add(
@@ -104,29 +103,18 @@ def add(
 
     Of a file with several groups by name, as for `spolia sync --groups`, the one of this name is taken.
     """
-    from spolia.cli import node_groups
-    from spolia.cli.flow_parts import in_words_of_the_command_line, parts_of
-    from spolia.cli.model_profile import profile_of
-    from spolia.cli.models import model_at
-    from spolia.cli.user_modules import own
-    from spolia.flow_files.files import load_named
-    from spolia.stores.corpus import Corpus
-
     screen, mine = Screen(json=json), own(known)
     reader = model_at(llm, model, profile_of(profile_file), think)
     with in_words_of_the_command_line():
         parts = parts_of(store, RerankOptions(weights=weights), reader)
         definition = load_named(name, file, parts.given(), mine.operators)
-    return node_groups.build_groups(screen, [Corpus(store, wait).group(name, definition)], rebuild, mine)
+    return group_builds.build_groups(screen, [Corpus(store, wait).group(name, definition)], rebuild, mine)
 
 
 def drop(
     name: Group, store: StorePath, wait: Wait = WAIT_S, profile_file: ProfileFile = None, json: AsJson = False
 ) -> Exit:
     """Drop a group with its nodes; vectors are kept for when the same texts return."""
-    from spolia.cli import node_groups
-    from spolia.stores.corpus import Corpus
-
     screen = Screen(json=json)
     corpus = Corpus(str(store), wait)
     node_groups.refuse_undroppable(there := corpus.latest(), name)
@@ -144,5 +132,12 @@ def drop(
     return Exit.DONE
 
 
-WHAT = "The node groups of a store: list, show, build, add, drop."
-groups = subcommands("groups", WHAT, list=list_, show=show, build=build, add=add, drop=drop)
+groups = subcommands(
+    "groups",
+    "The node groups of a store: list, show, build, add, drop.",
+    list=list_,
+    show=show,
+    build=build,
+    add=add,
+    drop=drop,
+)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from spolia.cli import ingest
+from spolia.cli.documents import reported
 from spolia.cli.exit_codes import Exit
+from spolia.cli.ingest import command, parts
 from spolia.cli.options import WAIT_S, AsJson, Wait
-from spolia.cli.parameters import option
+from spolia.cli.parameters import described, option
+from spolia.cli.readers import readers_of
 from spolia.cli.screen import Renderable, Screen, one_line, text
 from spolia.cli.store_options import StoreOptions
+from spolia.cli.watch import Watch
 from spolia.errors import without_name
+from spolia.indexing.sync.dry_run import GroupPlan, SyncPlan, planned
+from spolia.stores.corpus import Corpus
 
 if TYPE_CHECKING:
-    from spolia.indexing.sync.dry_run import GroupPlan, SyncPlan
     from spolia.indexing.sync.report import Progress
-    from spolia.stores.backends.rows import Unmade
 
 SHOWN = 10
-SYNC = """Keep a store in step with a folder or other sources: with --watch as long as it runs, else once.
-
-    It does what `spolia index` does, and takes the same options.
-    """
 
 
 def index(
@@ -46,8 +46,6 @@ def index(
 
     A document that cannot be read does not stop the others; it is listed, and the exit code is 5.
     """
-    from spolia.cli import ingest
-
     screen, places, store = Screen(json=json), making.places(), making.store
     run = partial(ingest.index_folder, screen, making, wait_s=wait)
     report, chosen = run(rebuild=rebuild)
@@ -58,22 +56,21 @@ def index(
     screen.give(folder=name, store=store, chosen=chosen, **ingest.report_data(report, warnings), **listed)
     screen.show(ingest.report_text(report, store, warnings))
     if documents:
-        from spolia.cli.documents import reported
-
         screen.show(reported(ingest.reports_of(store), screen.width))
     if watch:
-        from spolia.cli.user_modules import readers_of
-        from spolia.cli.watch import Watch
-
         beside = [path for path in (making.readers, making.groups) if path is not None]
         read = readers_of(making.known, making.redact)
         return Watch(screen, places, run, every, beside, follow_links=making.follow_links, readers=read).go_on(report)
     return Exit.DONE if report.is_in_step else Exit.PARTLY
 
 
-def unmade_data(unmade: Iterable[Unmade]) -> list[dict[str, str]]:
-    """Which groups could not be made of which documents, as plain data."""
-    return [{"uri": lack.uri, "group": lack.group, "reason": lack.reason} for lack in unmade]
+sync = described(
+    index,
+    """Keep a store in step with a folder or other sources: with --watch as long as it runs, else once.
+
+    It does what `spolia index` does, and takes the same options.
+    """,
+)
 
 
 def plan(
@@ -87,10 +84,6 @@ def plan(
     Writes nothing and asks no language model. New and changed documents are read and cut in memory, so the
     numbers are exact.
     """
-    from spolia.cli.ingest import command, parts
-    from spolia.indexing.sync.dry_run import planned
-    from spolia.stores.corpus import Corpus
-
     screen, corpus = Screen(json=json), Corpus(making.store)
     given, chosen = parts(screen, making, corpus, rebuild=rebuild)
     with screen.progress("reading") as told:

@@ -10,11 +10,26 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any
 
+from spolia.cli import ingest, runs
+from spolia.cli.commands.questions import QUESTIONS, write_created
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, ModelName, ModelOptions, ModelUrl, Think
+from spolia.cli.experiments import EvaluationRun, GateOptions
+from spolia.cli.flow_parts import flow_of, parts_of
+from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.measuring_options import MeasuringOptions
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import NEEDS_BOTH, model_at
+from spolia.cli.options import AsJson, ModelName, ModelOptions, ModelUrl, RerankOptions, Think
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text
+from spolia.cli.store_options import StoreOptions
 from spolia.errors import QueryError
+from spolia.evaluation.creation.creation import create
+from spolia.evaluation.creation.recipes import recipe
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.gate.gate import TOLERANCE
+from spolia.flow_files.files import dump
+from spolia.stores.corpus import Corpus
 
 TEMPLATES = Path(__file__).parents[1] / "project"
 HEADER = "question,answer,file\n"
@@ -82,10 +97,6 @@ def init(
 
 def _write_baseline(screen: Screen, project: Path, data: Path, models: ModelOptions) -> None:
     """The scores of the flow, as `spolia gate --write` writes them."""
-    from spolia.cli.experiments import EvaluationRun, GateOptions
-    from spolia.cli.options import MeasuringOptions
-    from spolia.evaluation.gate.gate import TOLERANCE
-
     baseline, flow, store = project / "baseline.json", str(project / "flow.yaml"), str(project / "store")
     asked = EvaluationRun(screen, data, MeasuringOptions(store=store, **_shared(models)))
     _, written = asked.baseline(flow, "", {"tolerance": TOLERANCE, "tolerances": {}, "rule": "not-worse"})
@@ -111,15 +122,10 @@ def _refuse(project: Path, docs: Path, questions: Path | None, profile: str) -> 
     if not docs.is_dir():
         raise QueryError(f"Folder not found: {docs}. Write --docs DIR, a folder with your documents.")
     if questions is not None:
-        from spolia.evaluation.data.dataset import DataSet
-
         next(DataSet(str(questions)).items(stored=True), None)  # wrong columns are an error before anything is indexed
 
 
 def _index(screen: Screen, models: ModelOptions, docs: Path, store: Path, vectors: bool | None) -> dict[str, Any]:
-    from spolia.cli import ingest
-    from spolia.cli.store_options import StoreOptions
-
     making = StoreOptions(str(store), [str(docs)], vectors=vectors, **_shared(models))
     report, chosen = ingest.index_folder(screen, making)
     warnings = ingest.warnings_of(report, str(store))
@@ -132,15 +138,6 @@ def _created(
     screen: Screen, project: Path, store: Path, n: int, llm: str, model: str, think: int, profile: Path | None
 ) -> Path | None:
     """Questions that a model writes from the documents, with a table to review them; None if it kept none."""
-    from spolia.cli import runs
-    from spolia.cli.commands.questions import QUESTIONS, write_created
-    from spolia.cli.destinations import tell_of_measured
-    from spolia.cli.model_profile import profile_of
-    from spolia.cli.models import NEEDS_BOTH, model_at
-    from spolia.evaluation.creation.creation import create
-    from spolia.evaluation.creation.recipes import recipe
-    from spolia.stores.corpus import Corpus
-
     asked = model_at(llm, model, profile_of(profile), think)
     if asked is None:
         raise QueryError(NEEDS_BOTH)
@@ -168,10 +165,6 @@ def _questions(project: Path, given: Path | None) -> Path:
 
 def _write_flow(path: Path, store: Path, models: ModelOptions) -> None:
     """The flow that a search of the store takes by default, to be changed."""
-    from spolia.cli.flow_parts import flow_of, parts_of
-    from spolia.cli.options import RerankOptions
-    from spolia.flow_files.files import dump
-
     parts = parts_of(str(store), RerankOptions(**_shared(models)))
     path.write_text(dump(flow_of("default", parts)[0], parts.given()), "utf-8")
 

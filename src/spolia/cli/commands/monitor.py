@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import MAIN, AsJson, ProfileFile, StorePath
 from spolia.cli.parameters import option
+from spolia.cli.runs import FEEDBACK, RUNS
 from spolia.cli.screen import Screen, one_line, table
 from spolia.core.plurals import several
+from spolia.evaluation.creation.feedback import Feedback, FeedbackQueue
+from spolia.journal import Runs
+from spolia.services import traffic
+from spolia.services.traffic import ServedAnswer, ShadowReport, TrafficChange, answers
+from spolia.stores.corpus import Corpus
+from spolia.stores.lexical.analysis import Analyzer
 
 PRODUCTION = "production"
 ASKING = (
@@ -19,12 +26,11 @@ ASKING = (
 WITHOUT_STOP_WORDS = ("arabic", "greek", "romanian", "tamil", "turkish")
 """Languages of which tantivy has no stop words."""
 
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from spolia.evaluation.creation.feedback import Feedback
     from spolia.evaluation.statistics.interval import Interval
-    from spolia.services.traffic import ServedAnswer, ShadowReport, TrafficChange
 
 
 def monitor(
@@ -43,8 +49,6 @@ def monitor(
     --shadow` beside production: common passages, abstention, time, tokens, cost, F1 against corrected answers.
     A baseline needs 30 answers.
     """
-    from spolia.services import traffic
-
     screen = Screen(json=json)
     every, feedback, texts, words_of = _recorded(store)
     asked, name = _of_flow(every, flow)
@@ -96,13 +100,6 @@ def _recorded(
     store: str,
 ) -> "tuple[list[ServedAnswer], dict[str, Feedback], dict[str, str], Callable[[str], list[str]]]":
     """The answers of a server, feedback by run, texts of judged answers, and what finds words."""
-    from spolia.cli.runs import FEEDBACK, RUNS
-    from spolia.evaluation.creation.feedback import FeedbackQueue
-    from spolia.journal import Runs
-    from spolia.services.traffic import answers
-    from spolia.stores.corpus import Corpus
-    from spolia.stores.lexical.analysis import Analyzer
-
     corpus = Corpus(store)
     language = corpus.snapshot().manifest(MAIN).analyzer.stem
     analyzer = Analyzer(language, stop_words="" if language in WITHOUT_STOP_WORDS else language)

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AllowEnv, AsJson, BuildGroups, Known, MaybeStore, OwnPrompts, ProfileFile, SeenBy
 from spolia.cli.parameters import argument, option, subcommands
+from spolia.cli.prompt_cases import PromptCase, messages
 from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
+from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.measures.registry import WRITTEN, class_of
+from spolia.flow_files.prompts import ShippedPrompt, name_of, prompt_called, shipped
+from spolia.models.prompting.template import beside
 
 if TYPE_CHECKING:
     from spolia.flow_files.prompt_preview import Sent
-    from spolia.flow_files.prompts import ShippedPrompt
 
 WHAT = "A prompt as `list` names it; or an operator, a built-in flow, or a YAML file with one, for a case."
 What = Annotated[str, argument("WHAT", WHAT)]
@@ -55,9 +59,6 @@ def show(
     json: AsJson = False,
 ) -> Exit:
     """Show a prompt, or the messages that an operator or a flow would send for a case. No language model is asked."""
-    from spolia.cli.prompt_cases import PromptCase, messages
-    from spolia.flow_files.prompts import prompt_called
-
     screen, every = Screen(json=json), _all()
     if what in {name[at:] for name in every for at in (0, name.rfind("/") + 1)}:
         return _show_file(screen, prompt_called(what, every), question or data or document)
@@ -78,10 +79,6 @@ def override(
     json: AsJson = False,
 ) -> Exit:
     """Copy a prompt, in all its languages, to a folder of your own, and say how it is used from there."""
-    from spolia.evaluation.data.json_lines import whole_files
-    from spolia.flow_files.prompts import prompt_called
-    from spolia.models.prompting.template import beside
-
     screen, found = Screen(json=json), prompt_called(name, _all())
     main = into / f"{found.name}.txt"
     files = {Path(beside(str(main), language)): text for language, text in found.texts.items()}
@@ -104,9 +101,6 @@ def override(
 
 def _of_judges(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
     """The measures that ask with a prompt, as they are written with a file in its place."""
-    from spolia.evaluation.measures.registry import class_of
-    from spolia.flow_files.prompts import name_of
-
     for called in prompt.asked_by:
         if (cls := class_of(called)) is None:
             continue
@@ -117,15 +111,13 @@ def _of_judges(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
             yield f'{called}(aspect="{prompt.name.rpartition("/")[2]}", prompt="{file}")'
 
 
-WHAT = "The prompts of language models: list, show, override."
-prompts = subcommands("prompts", WHAT, list=list_, show=show, override=override)
+prompts = subcommands(
+    "prompts", "The prompts of language models: list, show, override.", list=list_, show=show, override=override
+)
 
 
 def _all() -> dict[str, ShippedPrompt]:
     """Every prompt, with operators and measures that ask with it."""
-    from spolia.evaluation.measures.registry import WRITTEN, class_of
-    from spolia.flow_files.prompts import shipped
-
     return shipped({name: class_of(name.removesuffix("@k")) for name in WRITTEN})
 
 

@@ -7,20 +7,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from spolia.cli import options
+from spolia.cli import estimates, options, runs
 from spolia.cli.exit_codes import Exit
+from spolia.cli.flow_parts import Parts, from_file
+from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import NEEDS_BOTH, model_at
 from spolia.cli.parameters import option
+from spolia.cli.runs import FEEDBACK
 from spolia.cli.screen import Screen, table
 from spolia.core.plurals import several
 from spolia.errors import DataError, QueryError
+from spolia.evaluation.creation.creation import CreatedQuestions, create, estimate
+from spolia.evaluation.creation.feedback import FeedbackQueue, drafts_of
+from spolia.evaluation.creation.items import dropped_row, item_of, reviewed, tuning_item, write_review
+from spolia.evaluation.creation.recipes import Recipe, recipe
+from spolia.evaluation.data.formats.native import item_in, item_row
+from spolia.evaluation.data.json_lines import rows, write_rows
+from spolia.flow_files.prompts import overridden
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.training.rows import feedback_rows
+from spolia.types import Item, Usage
 
 if TYPE_CHECKING:
-    from spolia.evaluation.creation.creation import CreatedQuestions
-    from spolia.evaluation.creation.recipes import Recipe
     from spolia.models.protocols import LanguageModel
     from spolia.run import Run
-    from spolia.stores.corpus import Corpus, NodeGroup
-    from spolia.types import Item, Usage
 
 QUESTIONS, REVIEW, DROPPED = "questions.jsonl", "review.csv", "dropped.jsonl"
 PREFERENCES = "preferences.jsonl"
@@ -89,13 +100,6 @@ def questions(
     if review is not None:
         return _take_over(screen, review, out)
 
-    from spolia.cli import runs
-    from spolia.cli.destinations import tell_of_measured
-    from spolia.cli.model_profile import profile_of
-    from spolia.cli.models import NEEDS_BOTH, model_at
-    from spolia.flow_files.prompts import overridden
-    from spolia.stores.corpus import Corpus
-
     profile = profile_of(profile_file)
     at = store or profile.store
     if not at:
@@ -120,13 +124,6 @@ def questions(
 
 
 def _from_feedback(screen: Screen, out: Path, corpus: Corpus, access: frozenset[str]) -> Exit:
-    from spolia.cli.runs import FEEDBACK
-    from spolia.evaluation.creation.creation import CreatedQuestions
-    from spolia.evaluation.creation.feedback import FeedbackQueue, drafts_of
-    from spolia.evaluation.data.json_lines import write_rows
-    from spolia.training.rows import feedback_rows
-    from spolia.types import Usage
-
     said = FeedbackQueue(corpus.backend.folder / FEEDBACK).read().values()
     if not said:
         raise QueryError(f"{corpus.path} has no feedback yet. Users send it to /v1/feedback of `spolia serve`.")
@@ -151,18 +148,12 @@ def _recipes(
     chunks: NodeGroup, llm: LanguageModel, file: Path | None, types: str, n: int, how: Mapping[str, Any]
 ) -> dict[Recipe, int]:
     """How many questions by each recipe: by the one of a file, or by one for each type."""
-    from spolia.cli.flow_parts import Parts, from_file
-    from spolia.evaluation.creation.recipes import Recipe, recipe
-
     if file is not None:
         return {Recipe.of(from_file(str(file), Parts(chunks, llm=llm))): n}
     return {recipe(type, chunks, llm, **how): number for type, number in shares(types, n).items()}
 
 
 def _tell_estimates(screen: Screen, wanted: Mapping[Recipe, int]) -> Exit:
-    from spolia.cli import estimates
-    from spolia.evaluation.creation.creation import estimate
-
     found = {made.type: estimate(made, number) for made, number in wanted.items()}
     note = "A question that is dropped costs up to as much again, since another one is made in its place."
     estimates.tell_estimates(screen, found, sum(wanted.values()), [note], "no question is dropped")
@@ -170,8 +161,6 @@ def _tell_estimates(screen: Screen, wanted: Mapping[Recipe, int]) -> Exit:
 
 
 def _made(screen: Screen, out: Path, wanted: Mapping[Recipe, int], run: Run) -> Exit:
-    from spolia.evaluation.creation.creation import create
-
     with run.lane() as lane, screen.progress("writing questions") as told:
         created = create(wanted, told=told)
     return _written(screen, out, created, lane.spent, run.id)
@@ -181,9 +170,6 @@ def _refuse_others_work(out: Path) -> None:
     """Refuse to replace questions that people have reviewed, or that this command has not made."""
     if not (out / QUESTIONS).exists():
         return
-    from spolia.evaluation.creation.items import reviewed
-    from spolia.evaluation.data.formats.native import item_in
-    from spolia.evaluation.data.json_lines import rows
 
     if (out / REVIEW).exists() and not (out / BEFORE).exists():
         found = reviewed(out / REVIEW, [item_in(place, row) for place, row in rows(out / QUESTIONS)])
@@ -218,10 +204,6 @@ def write_created(out: Path, created: CreatedQuestions, for_tuning: bool = False
     Args:
         for_tuning: none of them is in the part `report`.
     """
-    from spolia.evaluation.creation.items import dropped_row, item_of, tuning_item, write_review
-    from spolia.evaluation.data.formats.native import item_row
-    from spolia.evaluation.data.json_lines import write_rows
-
     items = [(tuning_item if for_tuning else item_of)(draft) for draft in created.kept]
     if items:
         write_rows(out / QUESTIONS, map(item_row, items))
@@ -260,10 +242,6 @@ def _written(
 
 
 def _take_over(screen: Screen, review: Path, out: Path) -> Exit:
-    from spolia.evaluation.creation.items import reviewed
-    from spolia.evaluation.data.formats.native import item_in, item_row
-    from spolia.evaluation.data.json_lines import rows, write_rows
-
     before = out / BEFORE if (out / BEFORE).exists() else out / QUESTIONS
     if not before.exists():
         raise DataError(f"There is no {before}. Name the folder that the questions were written to: -o DIR.")

@@ -5,16 +5,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from spolia.cli import runs
 from spolia.cli.commands.eval import DATA
+from spolia.cli.commands.train import parts_for
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FlowName, QuestionOptions, Web
+from spolia.cli.experiments import SIMULATED, refuse_misspelt
+from spolia.cli.flow_parts import Parts, flow_of
+from spolia.cli.measuring_options import QuestionOptions
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import model_at
+from spolia.cli.options import FlowName, Web
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import DataError, QueryError
+from spolia.evaluation.data.dataset import DataSet, part_of
+from spolia.evaluation.data.json_lines import write_rows
+from spolia.evaluation.data.usage_log import UsageLog, marks_of
+from spolia.evaluation.measures.registry import parse_measure
+from spolia.flow_files.built_in_flows import found_by
+from spolia.models.file_hash import cache_folder, hash_of
+from spolia.models.protocols import ScoresContinuations, able_to
+from spolia.training.preferences import prefrag_rows
+from spolia.training.rows import (
+    Row,
+    StepLog,
+    answer_measure,
+    corag_rows,
+    distillation_rows,
+    ra_dit_rows,
+    retriever_rows,
+    reward_rows,
+    self_rag_rows,
+)
+from spolia.training.sufficiency import sample_chains
+from spolia.training.training import TRAIN, QuestionSplit
 
 if TYPE_CHECKING:
-    from spolia.cli.flow_parts import Parts
-    from spolia.training.rows import Row
     from spolia.types import Item
 
 METHODS = {
@@ -50,17 +76,6 @@ def rows(
     judge_model: Annotated[str, option("--judge-model NAME", "The judge's name on that server.")] = "",
 ) -> Exit:
     """Write the rows that `spolia train lm` tunes a language model on, from the questions of the part `tune`."""
-    from spolia.cli import runs
-    from spolia.cli.commands.train import parts_for
-    from spolia.cli.experiments import SIMULATED, refuse_misspelt
-    from spolia.cli.model_profile import profile_of
-    from spolia.cli.models import model_at
-    from spolia.evaluation.data.dataset import DataSet, part_of
-    from spolia.evaluation.data.json_lines import write_rows
-    from spolia.models.file_hash import hash_of
-    from spolia.training.rows import StepLog
-    from spolia.training.training import TRAIN, QuestionSplit
-
     screen, source = Screen(json=given.json), DataSet(str(data))
     if kind not in METHODS:
         raise DataError(f"Unknown kind of rows: {kind!r}. Write one of: {', '.join(METHODS)}.")
@@ -112,9 +127,6 @@ WHY = {
 
 def _searched(kind: str, parts: "Parts", items: "Sequence[Item]", chains: int) -> "Iterable[Row]":
     """Rows that are made of what a retriever finds; some also of what a model answers."""
-    from spolia.training.rows import corag_rows, ra_dit_rows, reward_rows, self_rag_rows
-    from spolia.training.sufficiency import sample_chains
-
     if kind in ("corag", "self-rag"):
         if parts.llm is None:
             raise QueryError(f"Rows of {kind} have what a language model answers. Write --llm URL --model NAME.")
@@ -126,9 +138,6 @@ def _searched(kind: str, parts: "Parts", items: "Sequence[Item]", chains: int) -
 
 
 def _retriever(parts: "Parts", items: "Sequence[Item]") -> "Iterable[Row]":
-    from spolia.models.protocols import ScoresContinuations, able_to
-    from spolia.training.rows import retriever_rows
-
     if parts.llm is None:
         raise QueryError("Rows for a retriever need a language model that scores texts. Write --llm URL --model NAME.")
     llm: Any = able_to(parts.llm, ScoresContinuations)
@@ -136,8 +145,6 @@ def _retriever(parts: "Parts", items: "Sequence[Item]") -> "Iterable[Row]":
 
 
 def _search(parts: "Parts", top_k: int) -> Any:
-    from spolia.flow_files.built_in_flows import found_by
-
     return found_by(parts.retriever, parts.chunks, parts.embedder, top_k, parts.scorer, parts.ranker)
 
 
@@ -145,11 +152,6 @@ def _observed(
     kind: str, flow: str, parts: "Parts", items: "Sequence[Item]", accept: str, judge: Any, seed: int
 ) -> "Iterable[Row]":
     """Rows that are made of the steps of a flow."""
-    from spolia.cli.flow_parts import flow_of
-    from spolia.evaluation.measures.registry import parse_measure
-    from spolia.training.preferences import prefrag_rows
-    from spolia.training.rows import answer_measure, distillation_rows
-
     if kind == "prefrag":
         return prefrag_rows(flow_of(kind, parts)[0], items, judge, seed=seed)
     measure = None if accept == ALL else answer_measure(parse_measure(accept, llm=judge))
@@ -158,9 +160,5 @@ def _observed(
 
 def _note(data: Path, every: "Sequence[Item]", items: "Sequence[Item]", kind: str, sha256: str) -> None:
     """Write down that a model is to be trained on these questions."""
-    from spolia.evaluation.data.usage_log import UsageLog, marks_of
-    from spolia.models.file_hash import cache_folder
-    from spolia.training.training import TRAIN
-
     log = UsageLog.of_data(data, cache_folder(), marks_of(every))
     log.note(replace(log, part=TRAIN).at(items, {f"rows {kind}": sha256}, ["training"]))

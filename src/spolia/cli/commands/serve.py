@@ -1,29 +1,38 @@
 """`spolia serve`: flows over HTTP."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia.cli import options
+from spolia.cli.commands.keys import KEYS
+from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
+from spolia.cli.flow_parts import Parts, answering, flow_of, is_file, parts_of, with_sources
+from spolia.cli.measured_destinations import tell_of_measured
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import model_at
 from spolia.cli.options import MAIN, LiveMarkdown, RerankOptions
 from spolia.cli.parameters import argument, option
+from spolia.cli.readers import readers_of, redactor_of
+from spolia.cli.runs import FEEDBACK, RUNS, THREADS
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError, installed
+from spolia.evaluation.creation.feedback import FeedbackQueue
+from spolia.journal import Runs
+from spolia.journal.values import hiding
+from spolia.server.keys import ApiKeys, DailyQuota, UsageLedger
+from spolia.services.aliases import ALIASES, Promotion
+from spolia.services.documents import Documents
+from spolia.services.workers import LaunchCommand, LocalProcesses, SharedWorkers, watched
 
 if TYPE_CHECKING:
-    from spolia.cli.flow_parts import Parts
-    from spolia.server.keys import ApiKeys
     from spolia.server.service import ServedFlow
-    from spolia.services.aliases import Promotion
-    from spolia.services.documents import Documents
     from spolia.services.telemetry import Telemetry
 
-KEYS = "TOML file with the keys of users; `spolia keys` makes it."
 KeysFile = Annotated[Path | None, option("--keys FILE", KEYS)]
 
 
@@ -71,7 +80,6 @@ class TokenOptions:
 
     def accepted(self, others: "ApiKeys") -> "ApiKeys":
         """Its tokens beside other keys."""
-        from spolia.server.keys import DailyQuota
         from spolia.server.tokens import IssuedTokens
 
         daily = DailyQuota(tokens=self.oidc_tokens_per_day)
@@ -147,9 +155,6 @@ class UploadOptions:
     @contextmanager
     def taken(self, parts: "Parts", given: ServeOptions) -> "Iterator[Documents | None]":
         """While inside, documents are taken, and workers read and embed them."""
-        from spolia.cli.user_modules import readers_of
-        from spolia.services.documents import Documents
-
         if not self.documents:
             yield None
             return
@@ -227,17 +232,8 @@ def serve(
     """
     screen = Screen(json=given.json)
     screen.say(f"Opening {given.store} …")  # imports and models take seconds on a busy machine
-    from spolia.cli.flow_parts import parts_of, with_sources
-    from spolia.cli.model_profile import profile_of
-    from spolia.cli.models import model_at
-    from spolia.cli.runs import FEEDBACK, RUNS, THREADS
-    from spolia.cli.user_modules import redactor_of
-    from spolia.evaluation.creation.feedback import FeedbackQueue
-    from spolia.journal import Runs
-    from spolia.journal.values import hiding
 
     with installed("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
-        from spolia.server.keys import UsageLedger
         from spolia.server.process import serve as serve_flows
         from spolia.server.service import HELD, Service, Shadow
 
@@ -285,9 +281,6 @@ def serve(
 
 def _flows(named: Sequence[str], parts: "Parts", screen: Screen) -> "list[ServedFlow]":
     """The flows to serve, by their names."""
-    from spolia.cli.destinations import tell_of_measured
-    from spolia.services.aliases import ALIASES
-
     flows = [_served(flow, parts, screen) for flow in named]
     if taken := [one.name for one in flows if one.name in ALIASES]:
         raise QueryError(
@@ -301,8 +294,6 @@ def _flows(named: Sequence[str], parts: "Parts", screen: Screen) -> "list[Served
 
 def _loaded(alias: str, to: "Promotion", *, parts: "Parts", screen: Screen) -> "ServedFlow":
     """The flow of an alias, for a running server."""
-    from spolia.cli.destinations import tell_of_models
-
     found = _served(to.checked(), parts, screen)
     tell_of_models(screen, found.answer)
     return replace(found, name=alias, promotion=to)
@@ -311,8 +302,6 @@ def _loaded(alias: str, to: "Promotion", *, parts: "Parts", screen: Screen) -> "
 @contextmanager
 def _workers(documents: "Documents", count: int, launch: str, given: ServeOptions) -> Iterator[None]:
     """While inside, workers read and embed the documents."""
-    from spolia.services.workers import LaunchCommand, LocalProcesses, SharedWorkers, watched
-
     at = given.store if "://" in given.store else str(Path(given.store).absolute())
     arguments = ["worker", "--jobs", at, "--wait", "0"]
     for name, values in (("--known", given.known), ("--redact", given.redact), ("--allow-env", given.allow_env)):
@@ -323,37 +312,8 @@ def _workers(documents: "Documents", count: int, launch: str, given: ServeOption
         yield
 
 
-def worker(
-    jobs: Annotated[str, option("--jobs STORE", "The store of a service; only its jobs are opened.")],
-    wait: Annotated[float, option("--wait SECONDS", "End if no service was found for this long.", min=0)] = 10.0,
-    known: options.Known = None,
-    redact: options.Redact = None,
-    allow_env: options.AllowEnv = None,
-) -> Exit:
-    """Read, split and embed documents for `spolia serve --documents --workers`.
-
-    Give it the service's options for readers and groups (--known, --redact, --allow-env); no others are needed.
-    """
-    from spolia.cli.user_modules import own, readers_of
-    from spolia.indexing.workers.pool import WorkerProcesses
-    from spolia.services.jobs import JobQueue
-    from spolia.services.publisher import table_of
-    from spolia.services.workers import work
-    from spolia.stores.corpus import Corpus
-
-    corpus = Corpus(jobs)
-    if not corpus.exists():
-        raise QueryError(f"Store not found: {jobs}. Start `spolia serve --documents --workers 0` first.")
-    with WorkerProcesses(1) as processes, suppress(KeyboardInterrupt):  # or SIGTERM: the usual end of a worker
-        queue = JobQueue(table_of(corpus))
-        work(queue, processes, readers=readers_of(known, redact), known=own(known).operators, wait_s=wait)
-        Screen().say(f"Ended: {jobs} has no running service. `spolia serve --documents` starts one.")
-    return Exit.DONE
-
-
 def _served(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
     """A flow by its name or file; one that only finds passages answers by one more step."""
-    from spolia.cli.flow_parts import answering, flow_of, is_file
     from spolia.server.service import ServedFlow, conversational
 
     found, chosen = flow_of(name, parts)
@@ -361,36 +321,3 @@ def _served(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
         screen.say(f"{name} searches with {chosen}")
     answer = conversational(answering(found, parts), parts.llm)
     return ServedFlow(Path(name).stem if is_file(name) else name, answer, found)
-
-
-def keys(
-    name: Annotated[str, argument("NAME", "Name of the key.")],
-    keys: Annotated[Path, option("--keys FILE", KEYS)],
-    principal: Annotated[str, option("--principal NAME", "The user who asks with it; by default NAME.")] = "",
-    group: Annotated[list[str] | None, option("--group NAME", "A group of that user; repeatable.")] = None,
-    requests_per_minute: Annotated[int, option("--requests-per-minute", "Limit on requests; 0 for none.", min=0)] = 0,
-    requests_per_day: Annotated[int, option("--requests-per-day", "Limit on requests; 0 for none.", min=0)] = 0,
-    tokens_per_day: Annotated[
-        int, option("--tokens-per-day", "Limit on tokens sent and generated; 0 for none.", min=0)
-    ] = 0,
-    usd_per_day: Annotated[
-        float, option("--usd-per-day", "Limit in US dollars, for models with a known price; 0 for none.", min=0)
-    ] = 0.0,
-    write: Annotated[bool, option("--write", "The key may add documents, and change and delete its own.")] = False,
-    admin: Annotated[bool, option("--admin", "The key may change and delete all documents.")] = False,
-    days: Annotated[int, option("--days", "Days until the key expires; 0 for no end.", min=0, max=36_500)] = 0,
-    json: options.AsJson = False,
-) -> Exit:
-    """Make a key for a user of `spolia serve`. The key is printed once; the file holds only its SHA-256."""
-    from spolia.server.keys import DailyQuota, KeyHolder, Quota, add_key
-
-    screen = Screen(json=json)
-    expires = datetime.now(UTC) + timedelta(days=days) if days else None
-    daily = DailyQuota(requests_per_day, tokens_per_day, usd_per_day)
-    who = KeyHolder(
-        name, principal or name, tuple(group or ()), Quota(requests_per_minute), daily, expires, write, admin
-    )
-    key = add_key(keys, who)
-    screen.give(name=name, key=key)
-    screen.write(key)
-    return Exit.DONE

@@ -1,16 +1,22 @@
 """`spolia show`: a flow as a tree or a diagram; `spolia flows`: the published ones."""
 
 from json import dumps
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from spolia.cli.destinations import sent_by, sent_lines
 from spolia.cli.exit_codes import Exit
+from spolia.cli.flow_parts import Parts
+from spolia.cli.flow_views import STAND_IN, as_published, described, looked_at
 from spolia.cli.options import FLOWS, AllowEnv, AsJson, Known, MaybeStore, OwnPrompts, ProfileFile, Web
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, table
+from spolia.core.draw import mermaid as flowchart
+from spolia.core.draw import tree
+from spolia.core.draw_svg import svg as picture
 from spolia.errors import QueryError
-
-if TYPE_CHECKING:
-    from spolia.cli.flow_parts import Parts
+from spolia.flow_files.files import dump
+from spolia.flow_files.schema import schema
+from spolia.flows.catalogue import every_flow
 
 
 def show(
@@ -33,19 +39,11 @@ def show(
         return _show_schema(screen)
     if not flow:
         raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
-    from spolia.cli.flow_parts import looked_at
 
     return _show_flow(screen, flow, looked_at(store, known, prompts, web, profile_file), mermaid, svg, yaml)
 
 
 def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, svg: bool, yaml: bool) -> Exit:
-    from spolia.cli.destinations import sent_by, sent_lines
-    from spolia.cli.flow_parts import STAND_IN, described
-    from spolia.core.draw import mermaid as flowchart
-    from spolia.core.draw import tree
-    from spolia.core.draw_svg import svg as picture
-    from spolia.flow_files.files import dump
-
     found = described(flow, parts)
     sends = sent_by(found, STAND_IN.given().values(), parts.trusted, opened=parts.chunks.corpus)
     if screen.json:
@@ -61,8 +59,6 @@ def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, svg: bo
 
 
 def _show_schema(screen: Screen) -> Exit:
-    from spolia.flow_files.schema import schema
-
     found = schema()
     screen.give(**found)
     screen.write(dumps(found, indent=1, ensure_ascii=False))
@@ -71,9 +67,6 @@ def _show_schema(screen: Screen) -> Exit:
 
 def flows(json: AsJson = False) -> Exit:
     """List the published flows: source, maximum number of calls to language models, stop reasons."""
-    from spolia.cli.flow_parts import as_published
-    from spolia.flows.catalogue import every_flow
-
     screen, published = Screen(json=json), list(every_flow())
     calls = {flow.name: as_published(flow.name).calls() for flow in published}
     screen.give_rows(

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from spolia.cli.exit_codes import Exit
+from spolia.cli.model_profile import profile_of
 from spolia.cli.options import AllowEnv, AsJson, Known, MaybeStore, ProfileFile
 from spolia.cli.parameters import argument, option
+from spolia.cli.run_text import difference_lines, replayed, tree
 from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import QueryError, StoreError
-
-if TYPE_CHECKING:
-    from spolia.journal import Journal
-    from spolia.journal.run_view import RunView
+from spolia.evaluation.data.json_lines import whole_files
+from spolia.journal import Journal, Runs
+from spolia.journal.run_view import RunView, difference, not_kept, page, view_run
+from spolia.stores.corpus import Corpus
 
 LATEST = "last"
 
@@ -60,10 +62,6 @@ def trace(
     Inputs, operators' fields and prompts are shown if the run kept them, and to those only who may read what the asker
     could (`--access`).
     """
-    from spolia.cli.model_profile import profile_of
-    from spolia.journal import Runs
-    from spolia.journal.run_view import view_run
-
     if journal is None:
         store = store or profile_of(profile_file).store or None
     screen, path = Screen(json=json), journal_at(store, journal)
@@ -83,8 +81,6 @@ def trace(
         if diff:
             return _show_difference(screen, view_run(runs.journal, _full_id(runs.journal, diff), who), view)
         if replay is not None:
-            from spolia.cli.run_text import replayed
-
             return replayed(screen, runs.journal, view, replay, given, changed or (), access or (), known)
         if html is not None:
             return _write_page(screen, view, html)
@@ -93,8 +89,6 @@ def trace(
 
 def journal_at(store: str | None, journal: Path | None) -> Path:
     """The file of traces that the options name; raises if it does not exist."""
-    from spolia.stores.corpus import Corpus
-
     if (store is None) == (journal is None):
         raise QueryError("Name a store with --store PATH, or a file of traces with --journal FILE, and not both.")
     if journal is not None:
@@ -138,8 +132,6 @@ def _full_id(journal: Journal, given: str) -> str:
 
 
 def _show_run(screen: Screen, view: RunView, limit: int, documents: int) -> Exit:
-    from spolia.cli.run_text import tree
-
     roots = view.roots
     screen.give(
         run=view.run,
@@ -159,9 +151,6 @@ def _show_run(screen: Screen, view: RunView, limit: int, documents: int) -> Exit
 
 
 def _write_page(screen: Screen, view: RunView, path: Path) -> Exit:
-    from spolia.evaluation.data.json_lines import whole_files
-    from spolia.journal.run_view import page
-
     with whole_files(path) as (part,):
         part.write_text(page(view), "utf-8")
     screen.give(run=view.run, html=str(path), lost=view.lost)
@@ -172,9 +161,6 @@ def _write_page(screen: Screen, view: RunView, path: Path) -> Exit:
 
 
 def _show_difference(screen: Screen, before: RunView, after: RunView) -> Exit:
-    from spolia.cli.run_text import difference_lines
-    from spolia.journal.run_view import difference
-
     found = difference(before, after)
     sums = {view.run: _sums(view) for view in (before, after)}
     lost = " ".join(dict.fromkeys(filter(None, (before.lost, after.lost))))
@@ -202,7 +188,5 @@ def _sums(view: RunView) -> dict[str, Any]:
 
 
 def _run_row(row: dict[str, Any]) -> tuple[str, ...]:
-    from spolia.journal.run_view import not_kept
-
     began = datetime.fromtimestamp(row["started"]).strftime("%Y-%m-%d %H:%M:%S")
     return row["run"], began, str(row["questions"]), one_line(row["question"] or not_kept(row["searched"]), 80)

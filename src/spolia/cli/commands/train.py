@@ -5,19 +5,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from spolia.cli import runs
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import QuestionOptions, Web
+from spolia.cli.experiments import (
+    DEFAULT,
+    SIMULATED,
+    announced,
+    parts_over,
+    real_model,
+    refuse_misspelt,
+    simulated_reader,
+)
+from spolia.cli.flow_parts import Parts, parts_of, with_sources
+from spolia.cli.measuring_options import QuestionOptions
+from spolia.cli.options import Web
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.core.plurals import several
 from spolia.errors import DataError
+from spolia.evaluation.data.dataset import DataSet, part_of
+from spolia.evaluation.data.usage_log import REPORT, UsageLog, marks_of
+from spolia.evaluation.measures.registry import parse_measure
+from spolia.filters import Not
+from spolia.filters.text import named_fields
+from spolia.flow_files.built_in_flows import found_by, within
+from spolia.models.file_hash import cache_folder
+from spolia.optimizer.budget import SECONDS, TuningBudget
+from spolia.training.language_model import STEPS, Tuning, tune
+from spolia.training.parts import TrainingContext, trainer_of
+from spolia.training.rows import answer_measure
+from spolia.training.training import points_of
+from spolia.training.training import train as trained
 
 if TYPE_CHECKING:
-    from spolia.cli.flow_parts import Parts
     from spolia.core.operator import Retriever
-    from spolia.evaluation.data.dataset import DataSet
-    from spolia.training.parts import TrainingContext
     from spolia.types import Item
 
 LM, RANKER = "lm", "ranker"
@@ -91,13 +113,6 @@ def train(
         return _language_model(given, out, steps)
     if data is None:
         raise DataError(f"The part {part} learns from questions. Write --data DATA.")
-    from spolia.cli import runs
-    from spolia.cli.experiments import SIMULATED, announced, refuse_misspelt
-    from spolia.evaluation.data.dataset import DataSet, part_of
-    from spolia.evaluation.data.usage_log import REPORT, UsageLog, marks_of
-    from spolia.models.file_hash import cache_folder
-    from spolia.training.parts import trainer_of
-    from spolia.training.training import train as trained
 
     screen, source = Screen(json=given.json), DataSet(str(data))
     refuse_misspelt(given)
@@ -137,9 +152,6 @@ def _language_model(given: TrainOptions, out: Path, steps: int | None) -> Exit:
     """Tune a language model on rows."""
     if given.rows is None or not given.base:
         raise DataError("A language model is tuned on rows. Write --rows FILE and --base DIR.")
-    from spolia.evaluation.measures.registry import parse_measure
-    from spolia.training.language_model import STEPS, Tuning, tune
-    from spolia.training.rows import answer_measure
 
     screen = Screen(json=given.json)
     tuning = Tuning(given.method or "sft", given.rank, given.rate, given.batch, given.accumulate)
@@ -169,10 +181,6 @@ def parts_for(
     web: Sequence[str] | None = None,
 ) -> "Parts":
     """The store, or the passages of the data; both sources, if a condition names the second; and the models."""
-    from spolia.cli.experiments import DEFAULT, SIMULATED, parts_over, real_model, simulated_reader
-    from spolia.cli.flow_parts import parts_of, with_sources
-    from spolia.filters.text import named_fields
-
     llm = simulated_reader(given, data, items) if given.llm == SIMULATED else real_model(given)
     if given.store is not None:
         parts = parts_of(given.store, given, llm, known=given.known)
@@ -185,10 +193,6 @@ def parts_for(
 
 def _context(parts: "Parts", screen: Screen, given: TrainOptions) -> "TrainingContext":
     """The context of the training; without an embedder, and with a message, where its vectors are missing."""
-    from spolia.filters import Not
-    from spolia.flow_files.built_in_flows import found_by, within
-    from spolia.training.parts import TrainingContext
-
     group, embedder = parts.chunks, parts.embedder
     if parts.retriever == "bm25":
         embedder = None
@@ -204,14 +208,10 @@ def _context(parts: "Parts", screen: Screen, given: TrainOptions) -> "TrainingCo
 
 
 def _others(data: Path | None, store: str | None) -> "list[Item] | None":
-    from spolia.evaluation.data.dataset import DataSet
-
     return None if data is None else list(DataSet(str(data)).items(stored=store is not None))
 
 
 def _seconds(budget: str) -> float | None:
-    from spolia.optimizer.budget import SECONDS, TuningBudget
-
     if not budget:
         return None
     found = TuningBudget.parse(budget)
@@ -226,8 +226,6 @@ def _curve(loss: float, validation: float | None) -> str:
 
 def _show(screen: Screen, card: Any, out: Path, data: Path, store: str | None, is_unseen: bool) -> None:
     """Show the score and how to go on; `is_unseen`: no question of the part report was trained on."""
-    from spolia.training.training import points_of
-
     asked = card["questions"]
     screen.show(
         f"Trained: {card['part']}, on {several(asked['train'], 'question')} in "

@@ -10,17 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia import checksums
+from spolia.cli.autorag_study import ImportedStudy, imported_study
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
 from spolia.cli.finished_study import FinishedStudy
-from spolia.cli.options import Estimated, MeasuringOptions
+from spolia.cli.measuring_options import MeasuringOptions
+from spolia.cli.options import Estimated
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text, one_line, table
+from spolia.cli.tuning_run import TuningRun
 from spolia.core.plurals import several
 from spolia.errors import DataError
+from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.experiment.comparison import amount
+from spolia.models.file_hash import cache_folder
 
 if TYPE_CHECKING:
-    from spolia.cli.autorag_study import ImportedStudy
     from spolia.optimizer.tuned_flow import TunedFlow
 
 BEST, RESULT, REPORT, STUDY = "best.yaml", "tuned.json", "report.html", "study.json"
@@ -115,8 +120,6 @@ def tune(given: TuningOptions) -> Exit:
     if not given.estimate and (before := finished.read()) is not None:
         _tell_again(screen, before, given.out)
         return Exit.DONE
-    from spolia.cli.autorag_study import imported_study
-    from spolia.cli.tuning_run import TuningRun
 
     study = imported_study(screen, given.space, given.out, given)
     objective, how = _search_of(given, study)
@@ -160,16 +163,12 @@ def _search_of(given: TuningOptions, study: "ImportedStudy | None") -> tuple[str
 
 def _finish(finished: FinishedStudy, result: Mapping[str, Any], out: Path) -> None:
     """Keep the result of a study that ended: the same command then reads one file."""
-    from spolia.models.file_hash import cache_folder
-
     reads, store = json.loads((out / STUDY).read_text("utf-8"))["reads"], cache_folder() / "datasets"
     finished.write(result, reads, store, [out / name for name in (BEST, RESULT, REPORT, STUDY)])
 
 
 def _written(found: "TunedFlow", files: Mapping[str, str], out: Path) -> dict[str, Any]:
     """The result as plain data, written with the other files or not at all."""
-    from spolia.evaluation.data.json_lines import whole_files
-
     result = found.json()
     files = {**files, RESULT: json_text(checksums.sign(result)) + "\n"}
     with whole_files(*(out / name for name in files)) as parts:
@@ -206,8 +205,6 @@ def _points(folder: Path) -> list[dict[str, int]]:
 
 
 def _show(screen: Screen, found: "TunedFlow", given: TuningOptions) -> None:
-    from spolia.evaluation.experiment.comparison import amount
-
     unit = found.is_share
     has_ahead = any(
         one.ahead for one in found.finalists[1:]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from spolia import types
 from spolia.core.operator import Operator
+from spolia.deferred import difflib
 from spolia.errors import CodecError
 from spolia.types import Value
 
@@ -172,8 +173,6 @@ class DecodeContext:
 
 def nearest(name: str, known: Iterable[str], fits: Callable[[str], bool] = lambda _: True) -> str | None:
     """The known name most like this one, if any that fits is."""
-    from difflib import get_close_matches
-
     by_lower = {other.lower(): other for other in known}
-    found = get_close_matches(name.lower(), by_lower, 10, 0.55)
+    found = difflib.get_close_matches(name.lower(), by_lower, 10, 0.55)
     return next((by_lower[lower] for lower in found if fits(by_lower[lower])), None)

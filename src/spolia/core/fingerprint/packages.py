@@ -7,6 +7,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from spolia.deferred import metadata
+
 
 @cache
 def is_installed(package: str) -> bool:
@@ -25,12 +27,10 @@ def version(module: str) -> str:
     package = module.partition(".")[0]
     if package in sys.stdlib_module_names or package == "spolia":
         return ""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as stated_version
 
     try:
-        return stated_version(package)
-    except (PackageNotFoundError, ValueError):
+        return metadata.version(package)
+    except (metadata.PackageNotFoundError, ValueError):
         stated = getattr(sys.modules.get(package), "__version__", "")
         return stated if isinstance(stated, str) else ""
 

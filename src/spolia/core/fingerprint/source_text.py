@@ -9,6 +9,8 @@ from threading import RLock
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from spolia.deferred import textwrap
+
 NameChain = tuple[str, ...]  # a name, and the attributes that are taken of what it stands for
 Import = tuple[int, str, NameChain]
 """Of how many levels up, which module, and which names of it; none for the module itself."""
@@ -19,12 +21,10 @@ _WITH_DOCSTRING = (*_FUNCTIONS, ast.ClassDef, ast.Module)
 
 def tree_of(what: FunctionType | type | ModuleType) -> ast.AST | None:
     """A function, class or module as it is written; None where that is not to be had."""
-    from textwrap import dedent
-
     code = what.__code__ if isinstance(what, FunctionType) else what  # not the function that a decorator has wrapped
     try:
         with parsing:
-            tree = ast.parse(dedent(inspect.getsource(code)))
+            tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
     if isinstance(what, ModuleType) or not tree.body:

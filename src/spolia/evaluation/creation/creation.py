@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from spolia.core.operator import Operator
+from spolia.core.replacement import replaced
 from spolia.errors import BudgetSpent, StepFailed
 from spolia.evaluation.creation.draft import UNUSABLE, QuestionDraft, SampleRange
 from spolia.evaluation.creation.recipes import DISTINCT, Recipe
 from spolia.indexing.sync.cost_estimate import ModelUse
-from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
+from spolia.models.prompting.stand_in_models import Silent, Unanswered
 from spolia.models.protocols import LanguageModel
 from spolia.types import Failure, Prompt, Quote, Value
 

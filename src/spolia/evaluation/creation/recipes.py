@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from spolia.core.combinators.each import Each
 from spolia.core.operator import Operator, Then
+from spolia.core.replacement import replaced
 from spolia.errors import DataError
 from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
 from spolia.evaluation.creation.filters import (
@@ -34,7 +35,6 @@ from spolia.evaluation.creation.writers import (
 from spolia.generation.reader import Reader
 from spolia.indexing.transforms.rule_entities import RuleEntities
 from spolia.models.prompting.role import Role
-from spolia.models.prompting.stand_in_models import replaced
 from spolia.models.prompting.template import checked_language
 from spolia.models.protocols import LanguageModel
 from spolia.retrieval.bm25 import BM25

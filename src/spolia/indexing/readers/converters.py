@@ -12,7 +12,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, installed
+from spolia.deferred import docling_converter, docling_models, xberg
+from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, require
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import LINE, Layout
 from spolia.indexing.readers.markup.markdown import MarkdownReader, headings_of, regions_of
@@ -73,12 +74,12 @@ class DoclingReader(Value):
     media_type = "text/markdown"
 
     def read(self, blob: Blob, /) -> Reading:
-        with installed("docling", "docling", f"Reading {blob.uri}"):
-            from docling.datamodel.base_models import DocumentStream
-            from docling.document_converter import DocumentConverter
-        stream = DocumentStream(name=blob.uri.rpartition("/")[2], stream=BytesIO(blob.data))
+        require(docling_converter, f"Reading {blob.uri}")
+        stream = docling_models.DocumentStream(name=blob.uri.rpartition("/")[2], stream=BytesIO(blob.data))
         try:
-            result = DocumentConverter().convert(stream, raises_on_error=True, max_num_pages=self.most_pages)
+            result = docling_converter.DocumentConverter().convert(
+                stream, raises_on_error=True, max_num_pages=self.most_pages
+            )
             document = result.document
             numbers = sorted(document.pages)
             pages = [document.export_to_markdown(page_no=number) for number in numbers]
@@ -133,8 +134,7 @@ class XbergReader(Value):
         )
 
     def _extracted(self, blob: Blob) -> Any:
-        with installed("xberg", "xberg", f"Reading {blob.uri}"):
-            import xberg
+        require(xberg, f"Reading {blob.uri}")
         how = xberg.ExtractionConfig(
             output_format="markdown",
             use_cache=False,

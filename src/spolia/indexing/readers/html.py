@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
+from spolia.deferred import lexbor, trafilatura
 from spolia.indexing.readers.file_metadata import fields, split
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable, Mark, span
 from spolia.indexing.readers.pictures.linked_images import Linked
@@ -164,10 +165,8 @@ class Page:
     elements are nested, where that is known."""
 
     def __init__(self, html: str, depth: int | None = None) -> None:
-        from selectolax.lexbor import LexborHTMLParser
-
         self._html = flat(html) if (depth_of(html) if depth is None else depth) > DEEPEST else html
-        self.tree = LexborHTMLParser(self._html)
+        self.tree = lexbor.LexborHTMLParser(self._html)
         self.menus = 0
 
     @property
@@ -206,9 +205,6 @@ class Page:
 def _main_content(html: str) -> Any:
     """The tree of what trafilatura finds; None where it finds nothing. By default it loses lists on pages that a table
     lays out."""
-    import trafilatura
-    from selectolax.lexbor import LexborHTMLParser
-
     found = trafilatura.extract(
         html,
         output_format="html",
@@ -217,7 +213,7 @@ def _main_content(html: str) -> Any:
         include_images=True,
         favor_recall=True,
     )
-    return LexborHTMLParser(found) if found else None
+    return lexbor.LexborHTMLParser(found) if found else None
 
 
 def content_of(html: str, depth: int | None = None) -> Layout:
@@ -231,9 +227,7 @@ def words_of(html: str) -> str:
     >>> words_of("</b> and sand</p><ul><li>One<script>x()</script>")
     'and sand\\n\\n- One'
     """
-    from selectolax.lexbor import LexborHTMLParser
-
-    tree = LexborHTMLParser(flat(html) if depth_of(html) > DEEPEST else html)
+    tree = lexbor.LexborHTMLParser(flat(html) if depth_of(html) > DEEPEST else html)
     return _walked(tree.body or tree.root, NEVER).text()
 
 

@@ -17,7 +17,8 @@ from io import BytesIO
 from mimetypes import guess_extension
 from typing import Any
 
-from spolia.errors import DocumentError, EncryptedDocument, installed
+from spolia.deferred import olefile
+from spolia.errors import DocumentError, EncryptedDocument, require
 from spolia.indexing.readers.calendars import write_events
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import content_of
@@ -421,8 +422,7 @@ def _attachment(blob: Blob, inner: "_Storage", names: Names) -> Blob:
 @contextmanager
 def _opened(blob: Blob) -> Iterator["_Storage"]:
     """The file while it is open."""
-    with installed("mail", "olefile", f"Reading {blob.uri}"):
-        import olefile
+    require(olefile, f"Reading {blob.uri}")
     with told_as_damage(blob, "MSG"), olefile.OleFileIO(BytesIO(blob.data)) as file:
         if not file.exists("__properties_version1.0"):
             raise DocumentError(f"{blob.uri} is an old Office file, not a mail, although its name says so. Rename it.")

@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from itertools import islice
 from typing import BinaryIO
 
+from spolia.deferred import chardet
 from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Blob, FileReader, Reading, counted, is_page, signature_of
 from spolia.types import Heading, Meta, Region, Value
@@ -205,8 +206,6 @@ def detect_encoding(data: bytes) -> tuple[str, float]:
     >>> detect_encoding("佐藤太郎は東京に住む".encode("cp932"))[0], detect_encoding("Müller;Straße".encode("cp1252"))[0]
     ('cp932', 'cp1252')
     """
-    import chardet  # 0.05 s, which files in UTF-8 do not pay
-
     high_runs = _HIGH_RUN.findall(data)
     is_latin = all(len(run) == 1 for run in high_runs)
     candidates = _LATIN if is_latin and len(high_runs) <= _FEW_BYTES else _ENCODINGS

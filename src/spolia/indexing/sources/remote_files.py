@@ -15,7 +15,8 @@ from typing import Any
 
 from spolia.core.environment import without_password
 from spolia.core.run_context import check_cancelled
-from spolia.errors import DocumentError, SourceError, SourceUnavailable, SpoliaError, installed
+from spolia.deferred import fsspec
+from spolia.errors import DocumentError, SourceError, SourceUnavailable, SpoliaError, require
 from spolia.indexing.readers.reader import FileReader, reader_of
 from spolia.indexing.sources.records import seconds_of
 from spolia.indexing.sources.source import (
@@ -137,11 +138,10 @@ def _gather(
 
 
 def _opened(source: RemoteFiles) -> tuple[Any, str]:
-    with installed("fsspec", "fsspec", f"Reading {source.url}"):
-        from fsspec.core import url_to_fs
+    require(fsspec, f"Reading {source.url}")
     options = {name: with_secrets(value) if isinstance(value, str) else value for name, value in source.options}
     try:
-        system, root = url_to_fs(source.url, use_listings_cache=False, **options)
+        system, root = fsspec.core.url_to_fs(source.url, use_listings_cache=False, **options)
     except ImportError as error:
         problem = "is not installed" if isinstance(error, ModuleNotFoundError) else "cannot be loaded"
         raise SourceError(f"{source.url} needs a package that {problem}: {error}.") from error

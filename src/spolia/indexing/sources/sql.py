@@ -15,7 +15,8 @@ from urllib.parse import quote
 import numpy as np
 
 from spolia.core.run_context import check_cancelled
-from spolia.errors import DocumentError, SourceError, SourceUnavailable, installed
+from spolia.deferred import sqlalchemy
+from spolia.errors import DocumentError, SourceError, SourceUnavailable, require
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import RecordGathering, names_in, uri_of
 from spolia.indexing.sources.source import (
@@ -63,20 +64,19 @@ def connected(source: "SQLRows") -> "Iterator[Connection]":
 
 
 def _engine(source: "SQLRows") -> "Engine":
-    with installed("sql", "sqlalchemy", "Reading the rows of a database"):
-        from sqlalchemy import create_engine, make_url
-        from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-        from sqlalchemy.pool import NullPool
+    require(sqlalchemy, "Reading the rows of a database")
     try:
-        url = make_url(_with_secrets(source.url))
+        url = sqlalchemy.make_url(_with_secrets(source.url))
         if url.drivername in ("postgresql", "postgres"):
             url = url.set(drivername="postgresql+psycopg")
         if url.get_backend_name() == "sqlite" and url.database and not os.path.exists(url.database):
             raise SourceError(f"There is no file {url.database}. Write the path of a database: sqlite:///PATH")
         given = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("mysql", "mariadb") else {}
         libpq = url.get_driver_name() in ("psycopg", "psycopg2")
-        return create_engine(url, connect_args=_LIBPQ if libpq else given, poolclass=NullPool)
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        return sqlalchemy.create_engine(
+            url, connect_args=_LIBPQ if libpq else given, poolclass=sqlalchemy.pool.NullPool
+        )
+    except (sqlalchemy.exc.ArgumentError, sqlalchemy.exc.NoSuchModuleError, ValueError) as error:
         said = without_secrets(str(error), source.url)
         raise SourceError(f"{source.url!r} is not a database address ({said}). Write sqlite:///PATH.") from error
     except ImportError as error:
@@ -100,14 +100,12 @@ def _with_secrets(url: str) -> str:
 @contextmanager
 def translated(source: "SQLRows", read: Callable[[], int]) -> Iterator[None]:
     """What the database raises, in words; nothing of the password is in them."""
-    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-
     try:
         yield
-    except SQLAlchemyError as error:
+    except sqlalchemy.exc.SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
         said = without_secrets(" ".join(str(cause).split())[:400], source.url)
-        lost = isinstance(error, DBAPIError) and _passes(error)
+        lost = isinstance(error, sqlalchemy.exc.DBAPIError) and _passes(error)
         name = f"The database of {source.name!r}"
         if not lost:
             raise SourceError(f"{name} refuses: {said}. Check rows, columns and rights.") from error
@@ -119,8 +117,6 @@ def translated(source: "SQLRows", read: Callable[[], int]) -> Iterator[None]:
 
 def _passes(error: Any) -> bool:
     """Whether it may be over at the next attempt: the server is gone, starts or stops, is busy or locked."""
-    from sqlalchemy.exc import InterfaceError, OperationalError
-
     if type(error.orig).__module__.partition(".")[0] == "psycopg":
         from spolia.stores.backends.postgres.dialect import is_away
 
@@ -130,7 +126,7 @@ def _passes(error: Any) -> bool:
     said = str(error.orig)
     if any(words in said for words in ("no such", "syntax", "Access denied", "Unknown database")):
         return False  # SQLite and MySQL call these operational too
-    return isinstance(error, (OperationalError, InterfaceError))
+    return isinstance(error, (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InterfaceError))
 
 
 _LEFT_OUT = ("url", "removals")
@@ -237,28 +233,28 @@ class _Reading:
 
     def _changed(self) -> Any:
         """The rows that were changed since the last time, with those of its last moment, and those without a moment."""
-        from sqlalchemy import column, or_
-
         source = self.source
         named = [source.key, *names_in(source.text), *(names_in(source.title) if source.title else ())]
         named += [*source.metadata, *filter(None, [source.updated])]
         query = self._from(*dict.fromkeys(named))
         if not source.updated:
             return query
-        updated: Any = column(source.updated)
+        updated: Any = sqlalchemy.column(source.updated)
         if self.since is not None:
-            query = query.where(or_(updated >= self.since, updated.is_(None)))
-        return query.order_by(updated, column(source.key))
+            query = query.where(sqlalchemy.or_(updated >= self.since, updated.is_(None)))
+        return query.order_by(updated, sqlalchemy.column(source.key))
 
     def _from(self, *names: str) -> Any:
-        from sqlalchemy import column, select, table, text
-
         rows = self.source.rows
         if _QUERY.match(rows):
             plain = rows.rstrip().rstrip(";").replace(":", r"\:")  # else it would be taken for a parameter
-            return select(*map(column, names)).select_from(text(f"({plain}\n) AS spolia_rows"))
+            return sqlalchemy.select(*map(sqlalchemy.column, names)).select_from(
+                sqlalchemy.text(f"({plain}\n) AS spolia_rows")
+            )
         schema, _, name = rows.rpartition(".")
-        return select(*map(column, names)).select_from(table(name, schema=schema or None))
+        return sqlalchemy.select(*map(sqlalchemy.column, names)).select_from(
+            sqlalchemy.table(name, schema=schema or None)
+        )
 
     def _stream(self, query: Any) -> Iterator[Any]:
         """Rows one after the other: the server holds the rest."""

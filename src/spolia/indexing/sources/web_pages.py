@@ -13,6 +13,7 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit, urlunsplit
 
+from spolia.deferred import lexbor
 from spolia.egress.download import Fetched
 from spolia.egress.retry import pause
 from spolia.errors import SourceError
@@ -210,10 +211,9 @@ def links(found: Fetched) -> tuple[str, ...]:
     """Where a page of HTML leads to, in order and each once; links that ask not to be followed are left out."""
     if media_type(found)[0] != "text/html":
         return ()
-    from selectolax.lexbor import LexborHTMLParser
 
     html = found.data.decode("utf-8", "replace")
-    tree = LexborHTMLParser(flat(html) if depth_of(html) > DEEPEST else html)
+    tree = lexbor.LexborHTMLParser(flat(html) if depth_of(html) > DEEPEST else html)
     bases = tree.css("base[href]")
     base = urljoin(found.url, bases[0].attributes.get("href") or "") if bases else found.url
     leads: dict[str, None] = {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia.deferred import numpy as np
 from spolia.errors import WiringError
 from spolia.indexing.splitters.sized_splitter import Sized, moving_on
 from spolia.indexing.splitters.windows import Atom, Layer, Unit, alone, at_places, by_sentence, sentence_atoms
@@ -13,7 +14,6 @@ from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, places_in
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 
@@ -226,8 +226,6 @@ class SemanticBreaks(Sized):
 
     def _breaks(self, text: str, sentences: Sequence[Unit]) -> list[int]:
         """Where sentences begin that are far from the one before."""
-        import numpy as np
-
         if len(sentences) < 2:
             return []
         distances = np.concatenate(list(self._distances(self._groups(text, sentences))))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from spolia.core.operator import Operator
 from spolia.core.sentences import sentences
+from spolia.deferred import numpy as np
 from spolia.indexing.splitters.sized_splitter import at_least
 from spolia.indexing.splitters.windows import sentence_units
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, Pieces, Splitter
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     Vectors: TypeAlias = npt.NDArray[np.float64]
@@ -153,7 +153,6 @@ class ExtractiveSummary(Operator[Part, Pieces]):
     def _chosen(self, found: Sequence[str]) -> list[int]:
         if self.embedder is None or len(found) <= self.sentences:
             return list(range(len(found)))[: self.sentences]
-        import numpy as np
 
         vectors = self.embedder.embed(found, kind="passage").astype(np.float64)
         nearest = np.argsort(-(vectors @ vectors.mean(axis=0)), kind="stable")[: self.sentences]

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from spolia.core.replacement import replaced
 from spolia.models.http.replies import estimated_tokens
-from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
+from spolia.models.prompting.stand_in_models import Silent, Unanswered
 from spolia.models.protocols import LanguageModel
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from spolia.core.run_context import charge
+from spolia.deferred import numpy as np
 from spolia.indexing.readers.reader import Blob, Container, Reading
 from spolia.indexing.workers.prepare import Prepared, prepare
 from spolia.stores.definition import Piece, Pieces
@@ -117,8 +118,6 @@ def embedded(embed: Callable[[], Vectors]) -> WireFrame:
 
 def vectors_of(said: Mapping[str, Any], attached: Sequence[bytes], rows: int, dimension: int) -> Vectors:
     """The vectors that were sent; they are charged to the run. Raises as `prepared_of`."""
-    import numpy as np
-
     usage = Usage(*map(int, said["usage"])).but(cost_usd=float(said["cost_usd"]))
     found = np.frombuffer(attached[0], "<f4").reshape(rows, dimension)
     if not np.isfinite(found).all():

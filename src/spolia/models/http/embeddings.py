@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected, OtherDimension
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, mapping
@@ -68,8 +69,6 @@ class EmbeddingModel(Remote):
             ModelRejected: it will not: refused, another dimension, a vector that is none.
             BudgetSpent: refused before it was sent.
         """
-        import numpy as np
-
         from spolia.models.http.request import in_requests  # urllib3 is only imported when a server is asked
 
         found = np.empty((len(texts), self.dimension), np.float32)
@@ -130,8 +129,6 @@ class EmbeddingModel(Remote):
         return call.persist()
 
     def _read(self, reply: Mapping[str, Any], count: int) -> Vectors:
-        import numpy as np
-
         data = reply.get("data")
         rows = [mapping(row) for row in data] if isinstance(data, list) else []
         by_index = {row.get("index", at): row.get("embedding") for at, row in enumerate(rows)}
@@ -157,8 +154,6 @@ def _size(reply: Mapping[str, Any]) -> int:
 
 def _vector(found: object, dimension: int) -> Vectors:
     """A vector as a list of numbers, or as base64 of little-endian float32, which some servers send unasked."""
-    import numpy as np
-
     try:
         if isinstance(found, str):
             vector = np.frombuffer(base64.b64decode(found, validate=True), "<f4")

@@ -1,6 +1,5 @@
 """What all servers of the OpenAI protocol have in common: an address, patience, limits and prices."""
 
-import csv
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
+from spolia.deferred import csv
 from spolia.errors import ModelError
 from spolia.types import Usage, Value
 from spolia.types.value import indifferent, refuse_type

@@ -13,8 +13,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from spolia import deferred
 from spolia.core.run_context import check_cancelled, reach
-from spolia.errors import ModelError, WeightsError, installed
+from spolia.errors import ModelError, WeightsError, require
 from spolia.models.file_hash import hash_of, hub_cache
 from spolia.models.hub import download
 from spolia.models.trained_weights import refuse_changed
@@ -232,19 +233,17 @@ def _hash(folder: Path, files: tuple[tuple[str, int, int, int], ...]) -> str:
 
 def torch() -> Any:
     """The package torch."""
-    with installed("local", "torch", "A local model"):
-        import torch as found
-    return found
+    require(deferred.torch, "A local model")
+    return deferred.torch
 
 
 def transformers() -> Any:
     """The package transformers, which is quiet about what is checked here."""
     torch()
-    with installed("local", "transformers", "A local model"):
-        import transformers as found
-    found.logging.set_verbosity_error()
-    found.logging.disable_progress_bar()
-    return found
+    require(deferred.transformers, "A local model")
+    deferred.transformers.logging.set_verbosity_error()
+    deferred.transformers.logging.disable_progress_bar()
+    return deferred.transformers
 
 
 class ModelSession:

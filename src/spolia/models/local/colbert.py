@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.run_context import charge
+from spolia.deferred import numpy as np
 from spolia.errors import ModelError, WeightsError
 from spolia.models.file_hash import hash_of
 from spolia.models.local.address import PROMPTS, Local, ModelSession, folder_of, json_of, modules_of
@@ -78,8 +79,6 @@ class LocalColBERT(Local):
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
         """Vectors of length 1 for the tokens of each text that count."""
-        import numpy as np
-
         from spolia.models.vectors import TokenVectors
 
         found: dict[int, Vectors] = {}

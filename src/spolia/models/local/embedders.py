@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from spolia.core.run_context import charge, check_cancelled
-from spolia.errors import ModelError, ModelRejected, WeightsError, installed
+from spolia.deferred import Image
+from spolia.deferred import numpy as np
+from spolia.errors import ModelError, ModelRejected, WeightsError, require
 from spolia.models.local.address import (
     PROMPTS,
     Local,
@@ -166,8 +168,6 @@ class LocalEmbedder(LocalEncoder):
         Raises:
             ModelRejected: a vector has NaN or infinity.
         """
-        import numpy as np
-
         found, pool = np.empty((len(texts), self.dimension), np.float32), POOLED[self.resolved.pooling]
         for batch, hidden, mask in self.hidden(texts, kind):
             found[batch] = unit(pool(hidden, mask), self.name)
@@ -202,8 +202,6 @@ def pooling_of(folder: Path, model: str) -> str:
 
 def unit(pooled: Any, whose: str) -> Vectors:
     """Rows of a tensor, each at length 1."""
-    import numpy as np
-
     rows = pooled.double().cpu().numpy()
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
@@ -295,8 +293,6 @@ class LocalTokenEmbedder(LocalEncoder):
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
         """Vectors of length 1 for the tokens of each text, special ones included: E(t) = P h_t / |P h_t|."""
-        import numpy as np
-
         from spolia.models.vectors import TokenVectors
 
         vectors: list[Vectors] = self.hidden_states(texts, kind=kind)
@@ -509,8 +505,6 @@ class LocalImageEmbedder(LocalEncoder):
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         """One vector of length 1 for each text: float32, shape (texts, dimension)."""
-        import numpy as np
-
         found = np.empty((len(texts), self.dimension), np.float32)
         if not len(texts):
             return found
@@ -522,8 +516,6 @@ class LocalImageEmbedder(LocalEncoder):
 
     def embed_images(self, images: Sequence[bytes]) -> Vectors:
         """One vector of length 1 for each picture, a file of PNG, JPEG …: float32, shape (images, dimension)."""
-        import numpy as np
-
         found = np.empty((len(images), self.dimension), np.float32)
         if not len(images):
             return found
@@ -557,6 +549,5 @@ class LocalImageEmbedder(LocalEncoder):
 
 
 def _picture(data: bytes) -> Any:
-    with installed("local", "pillow", "Embedding pictures"):
-        from PIL import Image
+    require(Image, "Embedding pictures")
     return Image.open(io.BytesIO(data)).convert("RGB")

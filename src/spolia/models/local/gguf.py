@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from spolia.core.run_context import charge, check_cancelled, reserve
+from spolia.deferred import llama_chat_format
+from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.completions import written
 from spolia.models.local.address import without_marks
@@ -90,8 +92,6 @@ class GgufModel(Gguf):
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
         """The most probable next tokens, best first."""
-        import numpy as np
-
         opened, chances = self.opened(), self.distribution(prompt)
         best = np.argsort(-chances, kind="stable")[:top].tolist()
         return tuple(Token(opened.decode([id]), float(chances[id])) for id in best)
@@ -116,8 +116,6 @@ class GgufModel(Gguf):
         return found
 
     def _in_template(self, opened: GgufSession, template: str, prompt: Prompt) -> list[int]:
-        from llama_cpp.llama_chat_format import Jinja2ChatFormatter  # which runs it in a sandbox
-
         said = [{"role": one.role, "content": without_marks(one.content, opened.marks)} for one in prompt.messages]
         goes_on = prompt.messages[-1].role == "assistant"  # what the reply has begun with
         api, vocabulary = opened.api, opened.api.llama_model_get_vocab(opened.llama.model)
@@ -126,7 +124,7 @@ class GgufModel(Gguf):
             for id in (opened.llama.token_bos(), opened.llama.token_eos())
         )
         try:
-            made = Jinja2ChatFormatter(template, eos, bos, add_generation_prompt=not goes_on)
+            made = llama_chat_format.Jinja2ChatFormatter(template, eos, bos, add_generation_prompt=not goes_on)
             text = str(made(messages=said).prompt)
             if goes_on:
                 begun = said[-1]["content"].strip()
@@ -143,8 +141,6 @@ def _tokens(
     opened: GgufSession, ids: Sequence[int], seed: int, temperature: float, most: int
 ) -> Iterator[tuple[int, float]]:
     """Tokens one after the other, each with its log-probability."""
-    import numpy as np
-
     drawing, row = np.random.default_rng(seed), list(ids)
     for _ in range(most):
         check_cancelled()
@@ -156,8 +152,6 @@ def _tokens(
 
 def drawn_from(chances: Numbers, temperature: float, drawing: Generator) -> int:
     """A token with probability ∝ P(token)^(1/temperature)."""
-    import numpy as np
-
     sums = np.exp((chances - chances.max()) / temperature).cumsum()
     return int(np.searchsorted(sums, drawing.random() * sums[-1], side="right"))
 
@@ -211,8 +205,6 @@ class GgufEmbedder(Gguf):
         Raises:
             ModelRejected: a vector has NaN or infinity.
         """
-        import numpy as np
-
         opened = self.opened()
         found = np.zeros((len(texts), self.dimension), np.float32)
         for at, text in enumerate(texts):

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import check_cancelled, reach
-from spolia.errors import ModelError, ModelRejected, WeightsError, installed
+from spolia.deferred import llama_cpp
+from spolia.deferred import numpy as np
+from spolia.errors import ModelError, ModelRejected, WeightsError, require
 from spolia.models.file_hash import hash_of
 from spolia.models.local.address import unicode
 from spolia.models.open_sessions import OpenSessions
@@ -126,8 +128,7 @@ class GgufSession:
 
     def __init__(self, address: Gguf, pooling: str | None = None) -> None:
         self.path = file_of(address.model)
-        with installed("gguf", "llama_cpp", "A model in GGUF"):
-            import llama_cpp
+        require(llama_cpp, "A model in GGUF")
         self.api: Any = llama_cpp
         how: dict[str, Any] = {}
         if pooling is not None:  # a text is read in one batch, since some of them read from both sides
@@ -234,8 +235,6 @@ class GgufSession:
     def after(self, ids: Sequence[int], places: int = 1) -> Numbers:
         """float64[places, vocabulary]: reads more tokens, and gives the log-probabilities of what follows each of the
         last ones."""
-        import numpy as np
-
         rows, size = [], self.llama.n_vocab()
         for start in range(0, len(ids), BATCH):
             check_cancelled()
@@ -250,8 +249,6 @@ class GgufSession:
 
     def vector(self, ids: Sequence[int]) -> Numbers:
         """float64[width], of a text."""
-        import numpy as np
-
         self._run(ids, first=0)
         held = self.api.llama_get_embeddings_seq(self.llama.ctx, 0)
         return np.ctypeslib.as_array(held, shape=(self.llama.n_embd(),)).astype(np.float64)

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from spolia.core.run_context import charge, check_cancelled, reach
-from spolia.errors import ModelError, ModelRejected, WeightsError, installed
+from spolia.deferred import numpy as np
+from spolia.deferred import onnxruntime, tokenizers
+from spolia.errors import ModelError, ModelRejected, WeightsError, require
 from spolia.models.file_hash import hash_of
 from spolia.models.open_sessions import OpenSessions
 from spolia.types import Usage, Value
@@ -99,8 +101,6 @@ class OnnxCrossEncoder(Value):
         return tuple(found)
 
     def _score(self, opened: _Opened, query: str, text: str) -> float:
-        import numpy as np
-
         read = opened.tokenizer.encode(query, text)
         rows = dict(zip(INPUTS, (read.ids, read.attention_mask, read.type_ids), strict=True))
         given = {name: np.array([rows[name]], np.int64) for name in opened.inputs}
@@ -137,16 +137,14 @@ class _Opened(NamedTuple):
 
     @classmethod
     def of(cls, graph: Path, words: Path, window: int, threads: int) -> _Opened:
-        with installed("embeddings", "onnxruntime", "Reranking by an ONNX model"):
-            import onnxruntime
-        with installed("embeddings", "tokenizers", "Reranking by an ONNX model"):
-            from tokenizers import Tokenizer
+        require(onnxruntime, "Reranking by an ONNX model")
+        require(tokenizers, "Reranking by an ONNX model")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-            tokenizer = Tokenizer.from_file(str(words))
+            tokenizer = tokenizers.Tokenizer.from_file(str(words))
         except Exception as error:  # both raise their own kinds
             raise WeightsError(
                 f"{graph} or {words} cannot be opened: {str(error).strip().splitlines()[0]:.300}"

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import charge, check_cancelled, reach
-from spolia.errors import ModelError, installed
+from spolia.deferred import numpy as np
+from spolia.deferred import onnxruntime
+from spolia.errors import ModelError, require
 from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.tokenizer import SPECIALS, WordPiece
 from spolia.models.open_sessions import OpenSessions
@@ -34,7 +36,6 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
 
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from spolia.types.arrays import Vectors
@@ -96,8 +97,6 @@ class MiniLM(Value):
         tokens are read. An empty text has a vector too (that of the model's special tokens), and so has one of unknown
         characters only (about the same for every such text: ask `covers` before trusting it).
         """
-        import numpy as np
-
         found = np.empty((len(texts), self.dimension), np.float32)
         if not len(texts):
             return found
@@ -134,8 +133,7 @@ class MiniLM(Value):
 
 def opened(tensors: "Mapping[str, npt.NDArray[np.float32]]", threads: int) -> tuple[Any, list[Any]]:
     """A session, and the mapped weights that it reads in place: it does not own them, so they live as long as it."""
-    with installed("embeddings", "onnxruntime", "Embedding texts"):
-        import onnxruntime
+    require(onnxruntime, "Embedding texts")
     held = {name: array for name, array in tensors.items() if not name.startswith("pooler.")}
     given = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in held.values()]
     options = onnxruntime.SessionOptions()

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spolia.deferred import numpy as np
 from spolia.errors import WeightsError
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 MAX_HEADER_BYTES = 100 * 2**20
@@ -19,8 +19,6 @@ MAX_HEADER_BYTES = 100 * 2**20
 
 def read(path: Path) -> dict[str, npt.NDArray[np.float32]]:
     """The float32 tensors by name, memory-mapped (read when used, shared by processes); WeightsError if malformed."""
-    import numpy as np
-
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)
@@ -51,8 +49,6 @@ def read(path: Path) -> dict[str, npt.NDArray[np.float32]]:
 def _tensor(
     numbers: npt.NDArray[np.uint8], path: Path, name: str, entry: dict[str, list[int]]
 ) -> npt.NDArray[np.float32]:
-    import numpy as np
-
     (start, end), shape = entry["data_offsets"], entry["shape"]
     if not 0 <= start <= end <= len(numbers) or end - start != 4 * int(np.prod(shape)):
         raise WeightsError(f"{path} is damaged: tensor {name} of shape {shape} does not fit its bytes. Fetch it again.")
@@ -61,8 +57,6 @@ def _tensor(
 
 def write(path: Path, tensors: Mapping[str, npt.NDArray[np.float32]]) -> None:
     """Write float32 tensors, in the order of their names: equal tensors give equal bytes."""
-    import numpy as np
-
     header, at = {}, 0
     arrays = {name: np.ascontiguousarray(tensors[name], np.float32) for name in sorted(tensors)}
     for name, array in arrays.items():

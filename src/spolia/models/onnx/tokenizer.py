@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from spolia.errors import installed
+from spolia.deferred import tokenizers
+from spolia.errors import require
 from spolia.models.onnx import weights
 from spolia.types import Value
 
@@ -110,10 +111,9 @@ def _tokenizer(given: str) -> Tokenizer:
 _paths: dict[str, Path] = {}
 
 
-def _loaded(path: Path) -> Tokenizer:
-    with installed("embeddings", "tokenizers", "Counting tokens as the embedder does"):
-        from tokenizers import Tokenizer
-    tokenizer = Tokenizer.from_file(os.fspath(path))
+def _loaded(path: Path) -> tokenizers.Tokenizer:
+    require(tokenizers, "Counting tokens as the embedder does")
+    tokenizer = tokenizers.Tokenizer.from_file(os.fspath(path))
     tokenizer.no_truncation()  # copies of one model differ here
     tokenizer.no_padding()
     return tokenizer

@@ -8,17 +8,17 @@ from math import exp
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from spolia.core.run_context import charge, check_cancelled, reach
+from spolia.deferred import numpy as np
 from spolia.errors import ModelError, WeightsError
 from spolia.models.onnx import safetensors, weights
 from spolia.models.onnx.minilm import MiniLM, batches, opened
 from spolia.models.onnx.tokenizer import Tokens, WordPiece
 from spolia.models.open_sessions import OpenSessions
 from spolia.models.protocols import FoundSpan, Kind
-from spolia.models.trained_weights import TrainedWeights
+from spolia.models.trained_weights import BI_ENCODER, EMBEDDER, RERANKER, TrainedWeights
 from spolia.types import Usage, Value
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from spolia.types.arrays import Vectors
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 CLS, SEP = 101, 102
 PART, HEAD = "reader", "spans"
 """The linear layer's tensors are `spans.weight` (2, 384) and `spans.bias` (2): begins here, ends here."""
-RERANKER, SUFFICIENCY, EMBEDDER, BI_ENCODER, CONTEXT = "reranker", "sufficiency", "embedder", "bi-encoder", "context"
 HEAD_OF_SCORE, THRESHOLD = "score", "threshold"
 """The linear layer of a score; and a tensor with the score from which on a chain suffices."""
 QUESTION_TOKENS, POSITIONS = 64, 512
@@ -305,8 +304,6 @@ def opened_with(
 
 
 def _open(trained: TrainedWeights, part: str, base: str, threads: int, head: str, outputs: int) -> _Opened:
-    import numpy as np
-
     own, known = dict(trained.tensors(part)), safetensors.read(weights.find(base).tensors)
     own.pop(THRESHOLD, None)
     layer = [own.pop(f"{head}.{name}", None) for name in ("weight", "bias")]
@@ -328,8 +325,6 @@ class _Opened(NamedTuple):
 
     def logits(self, rows: list[list[int]], batch_tokens: int) -> list[Floats]:
         """What the head gives for each token of each row: (tokens, outputs)."""
-        import numpy as np
-
         found: dict[int, Floats] = {}
         for batch in batches([len(row) for row in rows], batch_tokens):
             check_cancelled()

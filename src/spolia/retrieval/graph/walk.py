@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
+from spolia.deferred import numpy as np
 from spolia.errors import StoreError
 from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
@@ -46,8 +47,6 @@ class Walk:
 
 def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
     """Where a search along a graph begins; StoreError for hits of another group, FilterError for unknown fields."""
-    import numpy as np
-
     _refuse_others(graph, ranking.hits)
     snapshot = graph.snapshot()
     wanted = narrowed(ranking.query.filter, narrowing())
@@ -118,8 +117,6 @@ class Hops(Operator[Ranking, Ranking]):
         refuse_numbers(self, "a number from 0 to 1", "decay")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        import numpy as np
-
         found = walk(self.graph, value)
         reached, scores, steps = self._reached(found)
         if self.embedder is not None:
@@ -131,8 +128,6 @@ class Hops(Operator[Ranking, Ranking]):
 
     def _reached(self, found: Walk) -> tuple[Positions, Numbers, Positions]:
         """Positions of what can be reached, their scores, and after how many hops they are reached first."""
-        import numpy as np
-
         scores = np.full(len(found.links.keys), -np.inf)
         steps = np.zeros(len(found.links.keys), dtype=np.int64)
         np.maximum.at(scores, found.places, [hit.score for hit in found.seeds])
@@ -196,8 +191,6 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
         refuse_counts(self, "top_k")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        import numpy as np
-
         found = walk(self.graph, value)
         if not found.seeds:
             return value.but(hits=())
@@ -219,8 +212,6 @@ def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
 
     Source: Golub, Varga, "Chebyshev semi-iterative methods", Numerische Mathematik 3, 1961.
     """
-    import numpy as np
-
     rows, firsts, targets, weights, degrees = links.rows
     alone = float(restart[links.degrees <= 0].sum())  # what begins at nodes without links leads back to the hits
     start = (1 - damping) / (1 - damping * alone) * restart
@@ -249,8 +240,6 @@ def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
 
 def _restart(found: Walk) -> Numbers:
     """r, by the hits' scores."""
-    import numpy as np
-
     weights = np.maximum(0.0, [hit.score for hit in found.seeds])
     if not weights.any():
         weights = np.ones(len(found.seeds))

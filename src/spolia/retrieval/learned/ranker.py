@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spolia.core.run_context import note, reach
 from spolia.errors import ManifestMismatch, WeightsError
 from spolia.models.protocols import Embedder, refuse_no_embedder
-from spolia.models.trained_weights import TrainedWeights
+from spolia.models.trained_weights import RANKER, TrainedWeights
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.retrieval.vector_search import read, refuse_other, vectors_of
 from spolia.stores.corpus import NodeGroup
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from spolia.retrieval.learned.scores import Score
     from spolia.stores.snapshot.snapshot import Snapshot
 
-RANKER = "ranker"
 EXPLAINED = 5
 """Contributions that a hit has: the largest ones, whatever their sign."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from spolia.deferred import chromadb, chromadb_collection, chromadb_fastapi
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Near, Served
 from spolia.stores.indexes import Vectors
@@ -44,9 +45,7 @@ class Chroma(Served["ChromaCollection"]):
         return ChromaCollection(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
-        from chromadb.errors import NotFoundError
-
-        with closing(self.client(folder)) as client, suppress(NotFoundError):
+        with closing(self.client(folder)) as client, suppress(chromadb.errors.NotFoundError):
             client.delete_collection(name)
 
     def kind_of(self, error: Exception) -> type[StoreError]:
@@ -55,25 +54,21 @@ class Chroma(Served["ChromaCollection"]):
         return StoreUnavailable if self.url and (lost or status == 429 or status >= 500) else StoreError
 
     def client(self, folder: Path) -> Any:
-        import chromadb
-        from chromadb.config import Settings
-
         if self.url:
             return Client(self)
-        return chromadb.PersistentClient(str(folder / "chroma"), settings=Settings(anonymized_telemetry=False))
+        return chromadb.PersistentClient(
+            str(folder / "chroma"), settings=chromadb.config.Settings(anonymized_telemetry=False)
+        )
 
 
 class Client:
     """A client of a server. The package's own asks the server while it is made, and waits for it without end."""
 
     def __init__(self, engine: Chroma) -> None:
-        from chromadb.api.fastapi import FastAPI
-        from chromadb.config import Settings, System
-
         parts, token = urlsplit(engine.url), engine.secret("token_env")
         self.where: dict[str, Any] = {"tenant": engine.tenant, "database": engine.database}
-        self.system = System(
-            Settings(
+        self.system = chromadb.config.System(
+            chromadb.config.Settings(
                 anonymized_telemetry=False,
                 chroma_api_impl="chromadb.api.fastapi.FastAPI",
                 chroma_server_host=engine.url,
@@ -82,15 +77,13 @@ class Client:
                 chroma_server_headers={"x-chroma-token": token} if token else {},
             )
         )
-        self.api = self.system.instance(FastAPI)
+        self.api = self.system.instance(chromadb_fastapi.FastAPI)
         self.api._session.timeout = engine.timeout_s
         self.system.start()
 
     def get_or_create_collection(self, name: str, embedding_function: None, **settings: Any) -> Any:
-        from chromadb.api.models.Collection import Collection as Model
-
         found = self.api.create_collection(name, get_or_create=True, **settings, **self.where)
-        return Model(self.api, found, embedding_function=embedding_function)
+        return chromadb_collection.Collection(self.api, found, embedding_function=embedding_function)
 
     def delete_collection(self, name: str) -> None:
         self.api.delete_collection(name, **self.where)

@@ -19,6 +19,7 @@ from threading import Lock, RLock
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
+from spolia.deferred import numpy as np
 from spolia.errors import MissingExtra, SpoliaError, StoreBusy, StoreError, StoreUnavailable, text_of
 from spolia.stores.backends.rows import in_batches
 from spolia.stores.definition import Metric
@@ -315,8 +316,6 @@ class Collection(ABC):
 
     def _checked(self, vectors: Vectors) -> Vectors:
         """float32[n, d], of length 1 for cosine."""
-        import numpy as np
-
         for row, vector in enumerate(vectors):
             if np.shape(vector) != (self.dimension,):
                 raise StoreError(

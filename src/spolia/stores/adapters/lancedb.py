@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from spolia.core.environment import without_password
+from spolia.deferred import lancedb
+from spolia.deferred import pyarrow as pa
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Engine, Near
 from spolia.stores.indexes import Vectors
@@ -63,8 +65,6 @@ class LanceDB(Engine["LanceTable"]):
         return StoreUnavailable if "conflict" in str(error).lower() else StoreError
 
     def connected(self, folder: Path) -> Any:
-        import lancedb
-
         # Without an interval a reader stays at the version that it opened, whatever is written meanwhile.
         return lancedb.connect(self.uri or str(folder / "lancedb"), read_consistency_interval=timedelta(0))
 
@@ -76,8 +76,6 @@ class LanceTable(Collection):
     table: Any
 
     def open(self, folder: Path, name: str) -> None:
-        import pyarrow as pa
-
         database = self.engine.connected(folder)
         vector = pa.list_(pa.float32(), self.dimension)
         schema = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field(self.metric, vector, nullable=False)])
@@ -90,8 +88,6 @@ class LanceTable(Collection):
         self.refuse_other(name, self.table.schema.field(metric).type.list_size, metric)
 
     def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
-        import pyarrow as pa
-
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self.dimension)
         rows = pa.table([pa.array(keys, pa.int64()), column], schema=self.schema)
         upsert = self.table.merge_insert("key").when_matched_update_all().when_not_matched_insert_all()
@@ -106,12 +102,11 @@ class LanceTable(Collection):
         kind = self.engine.index
         if kind == "flat" or self._indexed() or self.table.count_rows() < self.engine.above:
             return
-        from lancedb import index
 
         options: dict[str, Any] = {"distance_type": "l2" if self.metric == "euclidean" else "dot"}
         if "HNSW" in kind:
             options |= {"m": self.engine.connectivity, "ef_construction": self.engine.expansion_add}
-        self.table.create_index(self.metric, config=getattr(index, _KINDS[kind])(**options))
+        self.table.create_index(self.metric, config=getattr(lancedb.index, _KINDS[kind])(**options))
 
     def _indexed(self) -> bool:
         return bool(self.table.list_indices())

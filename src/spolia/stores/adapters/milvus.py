@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from spolia.deferred import milvus_server, pymilvus
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.private_files import make_folder
 from spolia.stores.adapters.engine import Collection, Near, OpenEngines, Served, Shared
@@ -65,11 +66,9 @@ class Milvus(Served["MilvusCollection"]):
 
     def client(self, url: str) -> Any:
         """A connection of its own; the package shares them otherwise, and one that closes it closes it for all."""
-        from pymilvus import MilvusClient
-
         token = self.secret("token_env") if self.url else ""
         options = {"dedicated": True, "grpc_options": _OWN}
-        return MilvusClient(url, token=token, db_name=self.database, timeout=self.timeout_s, **options)
+        return pymilvus.MilvusClient(url, token=token, db_name=self.database, timeout=self.timeout_s, **options)
 
 
 def _place(folder: Path, name: str) -> Path:
@@ -78,10 +77,8 @@ def _place(folder: Path, name: str) -> Path:
 
 def _served(place: Path) -> Shared[str]:
     """A Milvus Lite that has the folder open; its address."""
-    from milvus_lite.adapter.grpc.server import start_server_in_thread
-
     make_folder(place.parent)
-    server, database, port = start_server_in_thread(str(place), host="127.0.0.1", port=0)
+    server, database, port = milvus_server.start_server_in_thread(str(place), host="127.0.0.1", port=0)
 
     def close() -> None:
         server.stop(grace=None).wait()
@@ -122,13 +119,11 @@ class MilvusCollection(Collection):
         self.client.load_collection(self.name, timeout=timeout)
 
     def _make(self) -> None:
-        from pymilvus import DataType, MilvusClient
-
-        schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field("id", DataType.INT64, is_primary=True)
-        schema.add_field(self.metric, DataType.FLOAT_VECTOR, dim=self.dimension)
+        schema = pymilvus.MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("id", pymilvus.DataType.INT64, is_primary=True)
+        schema.add_field(self.metric, pymilvus.DataType.FLOAT_VECTOR, dim=self.dimension)
         kind, graph = self.engine.index, {"M": self.engine.connectivity, "efConstruction": self.engine.expansion_add}
-        index = MilvusClient.prepare_index_params()
+        index = pymilvus.MilvusClient.prepare_index_params()
         how = graph if kind == "HNSW" else {}
         index.add_index(self.metric, index_type=kind, metric_type=self._compared, params=how)
         made = {"schema": schema, "index_params": index, "timeout": self.engine.timeout_s}
@@ -161,12 +156,10 @@ class MilvusCollection(Collection):
 
     def _read(self, ask: Callable[..., Any], **asked: Any) -> Any:
         """Ask; a restarted server may have to load the collection first."""
-        from pymilvus import MilvusException
-
         asked |= {"output_fields": ["id"], "timeout": self.engine.timeout_s}
         try:
             return ask(self.name, **asked)
-        except MilvusException as error:
+        except pymilvus.MilvusException as error:
             if error.code != _NOT_LOADED:
                 raise
             self.client.load_collection(self.name, timeout=self.engine.timeout_s)

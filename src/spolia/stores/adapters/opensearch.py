@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from spolia.deferred import opensearchpy
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Near, Served
 from spolia.stores.indexes import Vectors
@@ -52,19 +53,15 @@ class OpenSearch(Served["OpenSearchIndex"]):
             client.indices.delete(index=name, ignore_unavailable=True)
 
     def kind_of(self, error: Exception) -> type[StoreError]:
-        from opensearchpy.exceptions import ConnectionError, SSLError, TransportError
-
-        if isinstance(error, ConnectionError):
-            return StoreError if isinstance(error, SSLError) else StoreUnavailable
-        passing = isinstance(error, TransportError) and error.status_code in _PASSING
+        if isinstance(error, opensearchpy.exceptions.ConnectionError):
+            return StoreError if isinstance(error, opensearchpy.exceptions.SSLError) else StoreUnavailable
+        passing = isinstance(error, opensearchpy.exceptions.TransportError) and error.status_code in _PASSING
         return StoreUnavailable if passing else StoreError
 
     def client(self) -> Any:
-        from opensearchpy import OpenSearch as Client
-
         user = self.secret("user_env")
         options: dict[str, Any] = {"ca_certs": self.certificates} if self.certificates else {}
-        return Client(
+        return opensearchpy.OpenSearch(
             hosts=[self.url],
             http_auth=(user, self.secret("password_env")) if user else None,
             timeout=self.timeout_s,

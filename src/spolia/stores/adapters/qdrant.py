@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from spolia.deferred import qdrant_client
+from spolia.deferred import qdrant_models as models
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.stores.adapters.engine import Collection, Near, OpenEngines, Served, Shared
 from spolia.stores.indexes import Vectors
@@ -56,10 +58,8 @@ class Qdrant(Served["QdrantCollection"]):
         return StoreUnavailable if lost or status == 429 or status >= 500 else StoreError
 
     def client(self) -> Any:
-        from qdrant_client import QdrantClient
-
         key, timeout = self.secret("api_key_env") or None, max(1, round(self.timeout_s + 0.499))
-        return QdrantClient(url=self.url, api_key=key, timeout=timeout, check_compatibility=False)
+        return qdrant_client.QdrantClient(url=self.url, api_key=key, timeout=timeout, check_compatibility=False)
 
 
 def _place(folder: Path, name: str) -> Path:
@@ -67,10 +67,8 @@ def _place(folder: Path, name: str) -> Path:
 
 
 def _local(place: Path) -> Shared[Any]:
-    from qdrant_client import QdrantClient
-
     # Its arrays grow while it is written to: every call holds the lock, from whatever thread.
-    client = QdrantClient(path=str(place), force_disable_check_same_thread=True)
+    client = qdrant_client.QdrantClient(path=str(place), force_disable_check_same_thread=True)
     return Shared(client, client.close)
 
 
@@ -99,8 +97,6 @@ class QdrantCollection(Collection):
             raise
 
     def _make(self) -> None:
-        from qdrant_client import models
-
         if not self.client.collection_exists(self.name):
             graph = models.HnswConfigDiff(m=self.engine.connectivity, ef_construct=self.engine.expansion_add)
             compared = models.Distance.EUCLID if self.metric == "euclidean" else models.Distance.DOT
@@ -110,21 +106,15 @@ class QdrantCollection(Collection):
         self.refuse_other(self.name, made.size, metric)
 
     def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
-        from qdrant_client import models
-
         points = models.Batch(ids=[key % _UNSIGNED for key in keys], vectors={self.metric: vectors.tolist()})
         with self.lock:
             self.client.upsert(self.name, points, wait=True)
 
     def _take(self, keys: Sequence[int]) -> None:
-        from qdrant_client import models
-
         with self.lock:
             self.client.delete(self.name, models.PointIdsList(points=[key % _UNSIGNED for key in keys]), wait=True)
 
     def _near(self, queries: Vectors, top_k: int) -> list[Near]:
-        from qdrant_client import models
-
         how = models.SearchParams(hnsw_ef=max(top_k, self.engine.expansion_search), exact=self.engine.exact)
         asked = [
             models.QueryRequest(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from spolia.core.run_context import check_cancelled
+from spolia.deferred import numpy as np
 from spolia.errors import DocumentError, GroupError, ModelRejected, SpoliaError, StoreError
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
 from spolia.stores.backends.rows import NOT_YET, Unmade, in_batches
@@ -99,7 +100,6 @@ def seen(embedder: ImageEmbedder, pictures: Sequence[bytes]) -> tuple[Vectors, d
         return embedder.embed_images(pictures), {}
     except Exception as error:  # whatever an embedder, or what decodes for it, makes of bytes that are no picture
         _refuse_others(error)
-    import numpy as np
 
     rows, failures = [], dict[int, Exception]()
     for at, picture in enumerate(pictures):

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from spolia.core.patterns import pattern
-from spolia.errors import SpoliaError, installed
+from spolia.deferred import tantivy, tokenizers
+from spolia.errors import SpoliaError, require
 from spolia.types import Value
 
 # The commonest function words of each language, without accents. Words that several languages share count for each of
@@ -267,9 +268,7 @@ def _grams(run: str, n: int) -> list[str]:
 @lru_cache(maxsize=64)
 def _latin_words(stem: str, fold: bool, stop_words: str, spellings: bool) -> Callable[[str], str]:
     """Where there are no marks, Latin text needs no Unicode classes: half the time, the same terms."""
-    from tantivy import Tokenizer
-
-    return _by_token(Tokenizer.simple(), fold, (stem,), stop_words, spellings)
+    return _by_token(tantivy.Tokenizer.simple(), fold, (stem,), stop_words, spellings)
 
 
 @lru_cache(maxsize=64)
@@ -281,11 +280,9 @@ def _words(
     longest: int = LONGEST_TERM_BYTES,
     spellings: bool = False,
 ) -> Callable[[str], str]:
-    from tantivy import Tokenizer
-
     # Letters, their marks and digits: a mark inside a word (Devanagari, Arabic) does not end it.
     stems = (stem, *(s for s in scripts if s != stem))
-    return _by_token(Tokenizer.regex(r"[\p{L}\p{M}\p{N}]+"), fold, stems, stop_words, spellings, longest)
+    return _by_token(tantivy.Tokenizer.regex(r"[\p{L}\p{M}\p{N}]+"), fold, stems, stop_words, spellings, longest)
 
 
 def _by_token(
@@ -296,13 +293,12 @@ def _by_token(
     spellings: bool,
     longest: int = LONGEST_TERM_BYTES,
 ) -> Callable[[str], str]:
-    from tantivy import Filter
-
-    filters = [Filter.remove_long(longest + 1)] if longest else []  # it removes what is as long, too
-    filters += [Filter.ascii_fold()] if fold else []  # before lower-casing: İ has no lower case in one character
-    filters += [Filter.lowercase()]
-    filters += [Filter.stopword(stop_words)] if stop_words else []
-    filters += [Filter.stemmer(language) for language in filter(None, stems)]
+    filters = [tantivy.Filter.remove_long(longest + 1)] if longest else []  # it removes what is as long, too
+    if fold:
+        filters.append(tantivy.Filter.ascii_fold())  # before lower-casing: İ has no lower case in one character
+    filters += [tantivy.Filter.lowercase()]
+    filters += [tantivy.Filter.stopword(stop_words)] if stop_words else []
+    filters += [tantivy.Filter.stemmer(language) for language in filter(None, stems)]
     terms = _TokenTerms(_analyzer(tokenizer, filters), spellings)
     return lambda text: " ".join(filter(None, map(terms.__getitem__, _tokens(text))))
 
@@ -315,9 +311,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _analyzer(tokenizer: Any, filters: Iterable[Any]) -> Callable[[str], list[str]]:
-    from tantivy import TextAnalyzerBuilder
-
-    builder = TextAnalyzerBuilder(tokenizer)
+    builder = tantivy.TextAnalyzerBuilder(tokenizer)
     for each in filters:
         builder = builder.filter(each)
     analyze: Callable[[str], list[str]] = builder.build().analyze
@@ -361,14 +355,13 @@ class _TokenTerms(dict[str, str]):
 
 @lru_cache(maxsize=8)
 def _subwords(path: str, expected: str) -> Callable[[str], list[str]]:
-    with installed("embeddings", "tokenizers", "Indexing subword tokens"):
-        from tokenizers import Tokenizer
+    require(tokenizers, "Indexing subword tokens")
     if expected and _hash_of(path) != expected:
         raise SpoliaError(
             f"{path} is not the tokenizer that the analyser was made with: its hash is {_hash_of(path)}, not "
             f"{expected}. Put the old file back, or build the group again with Analyzer.subword(path)."
         )
-    tokenizer = Tokenizer.from_file(path)
+    tokenizer = tokenizers.Tokenizer.from_file(path)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     unknown = getattr(tokenizer.model, "unk_token", None)  # the same term for all that is unknown would match anything

@@ -9,7 +9,8 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spolia.errors import DataError, DocumentError, installed
+from spolia.deferred import python_calamine as calamine
+from spolia.errors import DataError, DocumentError, require
 from spolia.evaluation.data.formats.autorag import meta_of, parquet_rows
 from spolia.evaluation.data.formats.form import Asked, Form, Placed
 from spolia.evaluation.data.formats.native import item_in
@@ -206,8 +207,7 @@ def _separated(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _sheet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The first sheet that has rows."""
-    with installed("office", "python-calamine", f"Reading {path}"):
-        import python_calamine as calamine
+    require(calamine, f"Reading {path}")
     try:
         book = calamine.CalamineWorkbook.from_path(path)
         sheets = (book.get_sheet_by_name(name).to_python() for name in book.sheet_names)

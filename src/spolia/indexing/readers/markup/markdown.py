@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from spolia.deferred import yaml
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.markup.line_markup import SourceLine, cells, lines_of, region
 from spolia.indexing.readers.pictures.linked_images import Linked
@@ -70,8 +71,6 @@ def _noted(uri: str, text: str) -> Structure:
 def _front(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What the front matter says, and what it says in a way that no field can hold."""
     try:
-        import yaml
-
         found = yaml.safe_load(text.strip().strip("-."))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spolia.errors import installed
+from spolia.deferred import docx
+from spolia.errors import require
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.docx_numbers import BULLET, Numbering
 from spolia.indexing.readers.office.docx_visibility import Hiding
@@ -59,8 +60,7 @@ class DocxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        with installed("office", "python-docx", f"Reading {blob.uri}"):
-            import docx  # noqa: F401
+        require(docx, f"Reading {blob.uri}")
         return read_package(blob, "DOCX", partial(self._read, blob))
 
     def _read(self, blob: Blob, archive: zipfile.ZipFile, failures: UnitFailures) -> Reading:
@@ -75,14 +75,10 @@ class DocxReader(Value):
 
 
 def _main_part(archive: zipfile.ZipFile) -> Any:
-    from docx.opc.part import PartFactory
-    from docx.package import Package
-    from docx.parts.document import DocumentPart
-
     for kind in _KINDS:  # it reads templates and documents with macros once it knows their types
-        PartFactory.part_type_for.setdefault(_MAIN.format(kind), DocumentPart)
-    found = Package.open(package_bytes(archive)).main_document_part
-    if not isinstance(found, DocumentPart):
+        docx.opc.part.PartFactory.part_type_for.setdefault(_MAIN.format(kind), docx.parts.document.DocumentPart)
+    found = docx.package.Package.open(package_bytes(archive)).main_document_part
+    if not isinstance(found, docx.parts.document.DocumentPart):
         raise ValueError(f"its main part is of type {found.content_type}")
     return found
 

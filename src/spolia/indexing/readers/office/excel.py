@@ -13,7 +13,8 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
-from spolia.errors import DocumentError, installed
+from spolia.deferred import python_calamine as calamine
+from spolia.errors import DocumentError, require
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, Layout
 from spolia.indexing.readers.office.number_formats import plain, shown
@@ -174,14 +175,13 @@ class XlsxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        with installed("office", "python-calamine", f"Reading {blob.uri}"):
-            import python_calamine
+        require(calamine, f"Reading {blob.uri}")
         if blob.data.startswith(OLD_OFFICE) and blob.uri.lower().endswith(".xls"):
             with told_as_damage(blob, "XLS"):
                 _refuse_cells(blob, "the sheets", cells_of(blob.data))
                 try:
                     return self._read(blob, io.BytesIO(blob.data), Layout(), {})
-                except python_calamine.PasswordError as error:
+                except calamine.PasswordError as error:
                     raise locked(blob) from error
         return read_package(blob, "XLSX", partial(self._read_package, blob))
 
@@ -204,8 +204,6 @@ class XlsxReader(Value):
         dropped: Mapping[str, int] = MappingProxyType({}),
         archive: zipfile.ZipFile | None = None,
     ) -> Reading:
-        import python_calamine as calamine
-
         pages, empty = list[int](), list[int]()
         with _raised(), calamine.CalamineWorkbook.from_filelike(file) as book:
             sheets = [sheet for sheet in book.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]

@@ -9,6 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from spolia.deferred import etree
 from spolia.indexing.readers.archives import MEMBER_ERRORS
 from spolia.indexing.readers.office.opc import PACKAGE_RELATIONS, is_list, needed_parts, restore_lists
 from spolia.indexing.readers.unit_failures import UnitFailures
@@ -96,8 +97,6 @@ def _salvaged(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 def _closed(data: bytes) -> bytes:
     """Return XML that its parser could mend; nothing where it could not."""
-    from lxml import etree
-
     try:
         xml_root(data)
     except etree.XMLSyntaxError:
@@ -109,6 +108,4 @@ def _closed(data: bytes) -> bytes:
 
 def xml_root(data: bytes, *, recover: bool = False) -> Any:
     """The root element of an XML part, for the library lxml, which the readers of Office documents use."""
-    from lxml import etree
-
     return etree.fromstring(data, etree.XMLParser(recover=recover, resolve_entities=False, no_network=True))

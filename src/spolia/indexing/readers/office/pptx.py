@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spolia.errors import installed
+from spolia.deferred import pptx
+from spolia.errors import require
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.drawing_ml import CX, DIAGRAM, A, C, M, R, choose, write_chart, write_diagram
 from spolia.indexing.readers.office.mending import xml_root
@@ -40,13 +41,10 @@ class PptxReader(Value):
     apart = True
 
     def read(self, blob: Blob, /) -> Reading:
-        with installed("office", "python-pptx", f"Reading {blob.uri}"):
-            import pptx  # noqa: F401
+        require(pptx, f"Reading {blob.uri}")
         return read_package(blob, "PPTX", partial(self._read, blob))
 
     def _read(self, blob: Blob, archive: zipfile.ZipFile, failures: UnitFailures) -> Reading:
-        import pptx
-
         writing = _Writing(blob, failures)
         for slide in _slides(pptx.Presentation(package_bytes(archive))):
             writing.slide(slide)

@@ -3,9 +3,7 @@
 import re
 from functools import lru_cache
 
-import psycopg
-from psycopg import errors
-
+from spolia.deferred import psycopg
 from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
 from spolia.stores.backends.postgres.address import Address
 from spolia.stores.backends.sql import SCHEMA, SCHEMA_VERSION
@@ -155,15 +153,6 @@ _FOR_GOOD = (
     "channel binding required", "definition of service", "private key",
 )  # fmt: skip
 """What libpq says of addresses, passwords and keys that no repetition makes right."""
-_GONE = (
-    errors.AdminShutdown,
-    errors.CrashShutdown,
-    errors.CannotConnectNow,
-    errors.TooManyConnections,
-    errors.IdleInTransactionSessionTimeout,
-    errors.ConnectionException,
-)
-_FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded, errors.ProgramLimitExceeded)
 
 
 def problem(address: Address, doing: str, error: Exception) -> StoreError | None:
@@ -181,24 +170,28 @@ def problem(address: Address, doing: str, error: Exception) -> StoreError | None
 
 
 def _of_database(address: Address, what: str, text: str, error: psycopg.Error) -> StoreError:
-    if isinstance(error, errors.QueryCanceled):
+    if isinstance(error, psycopg.errors.QueryCanceled):
         return StoreUnavailable(
             f"{what}: the server did not answer in time ({text}). {_WHOLE} Repeat, or give it more time: "
             "…?options=-c%20statement_timeout%3D600000"
         )
-    if isinstance(error, errors.LockNotAvailable):
+    if isinstance(error, psycopg.errors.LockNotAvailable):
         return StoreBusy(f"{what}: another session has locked a table ({text}). End it, then repeat.")
-    if isinstance(error, _FULL):
+    errors = psycopg.errors
+    if isinstance(
+        error,
+        (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded, errors.ProgramLimitExceeded),
+    ):
         return StoreError(f"{what}: the server has no room left ({text}). {_WHOLE} Free some space there and repeat.")
-    if isinstance(error, errors.InsufficientPrivilege):
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return StoreError(f"{what}: the user may not do that ({text}). Have it granted to this user, or name another.")
-    if isinstance(error, errors.UniqueViolation) and "nodes" in text:
+    if isinstance(error, psycopg.errors.UniqueViolation) and "nodes" in text:
         return StoreError(f"{what}: two nodes have one id ({text}). Give every node of a corpus an id of its own.")
-    if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
+    if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)):
         return NotAStore(
             f"{what}: it was deleted while it was open ({text}). Write: spolia index FOLDER --store {address}"
         )
-    if isinstance(error, (errors.DataCorrupted, errors.IndexCorrupted)):
+    if isinstance(error, (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)):
         return StoreCorrupt(f"{what}: {text}. The server's disk is damaged: a backup has to be restored.")
     if is_away(error):
         return StoreUnavailable(f"{what}: the server cannot be reached ({text}). {_WHOLE} Repeat later.")
@@ -217,7 +210,16 @@ _QUOTED = re.compile(r'"[^"]*"')
 
 def is_away(error: psycopg.Error) -> bool:
     """Whether the connection ended or was not made, for reasons that may pass: not a wrong address or password."""
-    if isinstance(error, _GONE):
+    errors = psycopg.errors
+    gone = (
+        errors.AdminShutdown,
+        errors.CrashShutdown,
+        errors.CannotConnectNow,
+        errors.TooManyConnections,
+        errors.IdleInTransactionSessionTimeout,
+        errors.ConnectionException,
+    )
+    if isinstance(error, gone):
         return True
     if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
         return False

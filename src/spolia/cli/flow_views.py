@@ -1,0 +1,87 @@
+"""Flows only to be looked at: with stand-ins for a store and models that are not named."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from spolia.cli.flow_parts import (
+    CHOOSING,
+    UNNAMED,
+    Parts,
+    able,
+    first_of,
+    flow_of,
+    parts_of,
+    second_of,
+    with_prompts,
+    with_sources,
+)
+from spolia.cli.model_profile import profile_of
+from spolia.cli.models import embedder_for, model_at, scorer_for
+from spolia.cli.options import MAIN, RerankOptions
+from spolia.cli.user_modules import own
+from spolia.core.environment import unused
+from spolia.core.operator import Operator
+from spolia.flow_files.built_in_flows import RETRIEVERS, found_by, from_paper, hybrid
+from spolia.flows.catalogue import MODULES, flow_named
+from spolia.generation.extract import Extract
+from spolia.models.http.chat import ChatModel
+from spolia.models.http.reranking import RerankModel
+from spolia.models.onnx.minilm import MiniLM
+from spolia.retrieval.bm25 import BM25
+from spolia.types import Query
+
+_SERVER = "http://127.0.0.1:8000/v1"
+STAND_IN = Parts(
+    UNNAMED, MiniLM(), ChatModel("model", _SERVER), BM25(UNNAMED, 5, "web"), RerankModel("reranker", _SERVER)
+)
+
+
+def looked_at(
+    store: str | None,
+    known: Sequence[str] | None = None,
+    prompts: Path | None = None,
+    web: Sequence[str] | None = None,
+    profile_file: Path | None = None,
+) -> Parts:
+    """The parts of a store and the models of the profile, or their stand-ins. Asks no model."""
+    profile = profile_of(profile_file)
+    named, store = {**profile.options(), "profile_file": profile_file}, store or profile.store or None
+    models = RerankOptions(**{one.name: named[one.name] for one in fields(RerankOptions) if one.name in named})
+    with unused():
+        llm = model_at(named.get("llm", ""), named.get("model", ""), profile) or STAND_IN.llm
+        if store is None:
+            scorer, embedder = scorer_for(models) or STAND_IN.scorer, embedder_for(models, None, MAIN, measures=False)
+            parts = STAND_IN.but(embedder=embedder, scorer=scorer, known=own(known).operators, prompts=prompts)
+        else:
+            parts = parts_of(store, models, known=known, prompts=prompts, measures=False)
+        trusted = (llm, parts.scorer, parts.embedder) if profile.is_named else ()
+        return with_sources(parts.but(llm=llm, trusted=trusted), web)
+
+
+def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
+    """A flow by its name or file, only to be looked at: it may name any environment variable.
+
+    Without a store, the default as it is where the embedder suits the corpus.
+    """
+    if parts.scorer == STAND_IN.scorer and name in RETRIEVERS:
+        parts = parts.but(scorer=None)  # they rerank only where a reranker is named
+    if parts.chunks == UNNAMED and name in CHOOSING:
+        scorer = None if parts.scorer == STAND_IN.scorer else parts.scorer
+        found = found_by("hybrid", parts.chunks, parts.embedder, 10 if name == "default" else 5, scorer)
+        return found if name == "default" else first_of(found >> Extract(parts.embedder), parts)
+    if parts.chunks == UNNAMED and name in MODULES:
+        return with_prompts(first_of(as_published(name, parts), parts), parts.prompts)
+    if name in MODULES and "scorer" in flow_named(name).needs:
+        parts = parts.but(scorer=parts.scorer or STAND_IN.scorer)
+    with unused():
+        return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]
+
+
+def as_published(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
+    """A published flow, only to be looked at."""
+    top_k = flow_named(name).top_k
+    search = hybrid(parts.chunks, parts.embedder, top_k=top_k)
+    more: dict[str, Any] = {"search": search, "web": second_of(parts, top_k), "scorer": parts.scorer}
+    return from_paper(name, parts.chunks, parts.embedder, able(parts.llm, name), **more)
