@@ -62,17 +62,19 @@ def late_import_pairs(modules: Trees) -> set[tuple[str, str]]:
     """
     pairs = set()
     for name, tree in modules.items():
-        for function in ast.walk(tree):
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                for node in ast.walk(function):
-                    if isinstance(node, ast.ImportFrom) and node.module:
-                        submodules = {f"{node.module}.{item.name}" for item in node.names} & modules.keys()
-                        pairs |= {(name, module) for module in submodules or {node.module}}
-                    elif isinstance(node, ast.Import):
-                        pairs |= {(name, item.name) for item in node.names}
-        if not (SRC.joinpath(*name.split("."), "__init__.py")).exists():
-            calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
-            pairs |= {(name, ast.unparse(call.args[0])) for call in calls if _called(call) in DEFERRING}
+        is_package = SRC.joinpath(*name.split("."), "__init__.py").exists()
+        todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+        while todo:
+            node, is_late = todo.pop()
+            if is_late and isinstance(node, ast.ImportFrom) and node.module:
+                submodules = {f"{node.module}.{item.name}" for item in node.names} & modules.keys()
+                pairs |= {(name, module) for module in submodules or {node.module}}
+            elif is_late and isinstance(node, ast.Import):
+                pairs |= {(name, item.name) for item in node.names}
+            elif not is_package and isinstance(node, ast.Call) and node.args and _called(node) in DEFERRING:
+                pairs.add((name, ast.unparse(node.args[0])))
+            is_late = is_late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            todo += [(inner, is_late) for inner in ast.iter_child_nodes(node)]
     return pairs
 
 
@@ -90,20 +92,17 @@ def circles(modules: Trees) -> list[list[str]]:
     """
     edges = {}
     for name, tree in modules.items():
-        reached = {
-            other
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.Import, ast.ImportFrom))
-            for other in imported_names(node)
-        }
+        nodes = list(ast.walk(tree))
+        statements = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+        reached = {other for node in statements for other in imported_names(node)}
         packages = {
             item.asname or item.name: f"{node.module}.{item.name}"
-            for node in ast.walk(tree)
+            for node in statements
             if isinstance(node, ast.ImportFrom)
             for item in node.names
             if f"{node.module}.{item.name}" in modules
         }
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
                 package = packages[node.value.id]
                 reached |= {f"{package}.{node.attr}", names_of(package).get(node.attr, "")}

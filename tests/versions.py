@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import is_dataclass
+from importlib import import_module
 from pathlib import Path
 
+from spolia.core.fingerprint import definition
 from spolia.core.fingerprint.definition import definition_digest
-from tests.tree import operators
+from tests.tree import modules, operators
 
 RECORD = Path(__file__).parent / "versions.json"
+FORMER = Path(definition.__file__).with_name("former_digests.json")
 Recorded = dict[str, tuple[int, str]]
 
 
@@ -45,8 +49,35 @@ def refresh(now: Recorded, before: Recorded) -> Recorded:
     return dict(sorted(now.items()))
 
 
+def digests() -> dict[str, str]:
+    """Return the digest of each class whose code belongs to keys of stores, caches and studies."""
+    values = (value for name in modules() for value in vars(import_module(name)).values())
+    own = {cls for cls in values if isinstance(cls, type) and cls.__module__.startswith("spolia.")}
+    return {f"{cls.__module__}.{cls.__qualname__}": definition_digest(cls).hex() for cls in own if is_dataclass(cls)}
+
+
+def record_equal(before: dict[str, str]) -> int:
+    """Let digests of moved or renamed code stand for those of `before`, which an earlier commit printed."""
+    former = json.loads(FORMER.read_text("utf-8"))
+    changed = {new: before[name] for name, new in digests().items() if before.get(name, new) != new}
+    text = json.dumps(dict(sorted((former | changed).items())), indent=0)
+    FORMER.write_text(f"{text}\n", "utf-8")
+    return len(changed)
+
+
 def main() -> None:
-    """Record the sources as they are."""
+    """Record the sources as they are.
+
+    `--digests` prints those of all classes; `--equal FILE` records that the code of now gives the same results as the
+    commit that printed FILE.
+    """
+    if "--digests" in sys.argv:
+        sys.stdout.write(json.dumps(digests()))
+        return
+    if "--equal" in sys.argv:
+        before = json.loads(Path(sys.argv[sys.argv.index("--equal") + 1]).read_text("utf-8"))
+        sys.stdout.write(f"{record_equal(before)} digests stand for former ones.\n")
+        return
     kept = refresh(sources(), recorded())
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(list(pair))}" for name, pair in kept.items())
     RECORD.write_text(f"{{\n{lines}\n}}\n", "utf-8")

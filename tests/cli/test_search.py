@@ -47,7 +47,7 @@ def test_a_search_by_words_loads_only_what_it_needs(store: Path) -> None:
     loaded = set(modules.split())
     assert not loaded & {"numpy", "rich.console", "pydantic", "onnxruntime", "urllib3", "spolia.generation.reader"}
     commands = {name.rpartition(".")[2] for name in loaded if name.startswith("spolia.cli.commands.")}
-    assert commands <= {"ask", "index"}
+    assert commands == {"search"}
 
 
 def test_hits_show_place_score_and_text(spolia: Spolia, store: Path) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -55,7 +56,18 @@ class Module:
 @cache
 def definition_digest(cls: type) -> bytes:
     """A hash of what a class of Spolia does; `spolia.core.fingerprint` says what is looked at."""
-    return hash_of(cls.__module__, cls.__qualname__, module)
+    digest = hash_of(cls.__module__, cls.__qualname__, module)
+    return bytes.fromhex(_former().get(digest.hex(), "")) or digest
+
+
+@cache
+def _former() -> dict[str, str]:
+    """Read which digests stand for the same code as an earlier one, which stores, caches and studies hold.
+
+    `python -m tests.versions --equal` writes them, where code was moved or renamed and gives the same results.
+    """
+    table: dict[str, str] = json.loads(Path(__file__).with_name("former_digests.json").read_text("utf-8"))
+    return table
 
 
 def hash_of(home: str, name: str, module: Callable[[str], Module]) -> bytes:
