@@ -22,6 +22,7 @@ settings.register_profile("spolia", max_examples=50, deadline=None, suppress_hea
 settings.register_profile("quick", settings.get_profile("spolia"), max_examples=10)  # `make check`, many times a day
 settings.load_profile("spolia")
 
+TORCH = re.compile(r"^    import torch$", re.MULTILINE)
 SLOW_MODULE = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
 MEMORY = "/dev/shm"
 if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**32:
@@ -33,7 +34,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out modules that are slow as a whole where no slow test is wanted: to import them takes seconds."""
     if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
         return None
-    return True if SLOW_MODULE.search(collection_path.read_text(encoding="utf-8")) else None
+    is_slow = SLOW_MODULE if collection_path.name.startswith("test_") else TORCH
+    return True if is_slow.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.hookimpl(wrapper=True)

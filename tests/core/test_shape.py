@@ -12,6 +12,7 @@ import pytest
 
 from spolia.core.public_names import TOP
 
+pytestmark = pytest.mark.slow
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -41,17 +42,14 @@ CIRCLES = 13
 """Groups of modules that import each other late or for types; only downward."""
 
 
-@pytest.mark.slow
 def test_few_modules_import_late(shape: Any, modules: Any) -> None:
     assert len(shape.late_import_pairs(modules)) <= LATE, "import it at the top; a large package: from spolia.deferred"
 
 
-@pytest.mark.slow
 def test_no_modules_need_each_other(shape: Any, modules: Any) -> None:
     assert len(shape.circles(modules)) <= CIRCLES
 
 
-@pytest.mark.slow
 def test_no_modules_import_each_other_when_they_are_loaded(shape: Any, modules: Any) -> None:
     assert shape.cycles(modules) == 0
 
@@ -60,6 +58,5 @@ def test_few_public_classes_share_a_name(shape: Any, modules: Any) -> None:
     assert len(shape.duplicate_classes(modules)) <= 8
 
 
-@pytest.mark.slow
 def test_few_names_are_at_the_top() -> None:
     assert len(TOP) <= 60

@@ -33,6 +33,7 @@ from spolia.services.knowledge_bases import Requester
 from spolia.stores import Exact
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.testing.server import ServedReply
+from tests.cases import check_each
 from tests.indexing.sample_documents import pdf_of
 from tests.server.conftest import Served, until
 from tests.services.test_reembedding import Changing, definition, embedder, hits
@@ -531,7 +532,7 @@ def test_everybody_may_read_only_what_is_said_to_be_for_everybody(fast_folder: P
     assert reply(documents, "GET", AT, "eve").status_code == 200
 
 
-@pytest.mark.parametrize("number", [10**22, -(10**22), 2**63, 2**62 + 1])
+@check_each("number", [10**22, -(10**22), 2**63, 2**62 + 1])
 def test_a_number_that_no_database_holds_is_no_fault_of_the_server(
     two: tuple[Documents, Documents], number: int
 ) -> None:

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 import pytest
 
 pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
-pytest.importorskip("openai", reason="the client whose requests are sent is not installed")
 
 import httpx
 import uvicorn

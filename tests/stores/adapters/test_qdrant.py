@@ -14,8 +14,9 @@ from spolia.stores.adapters.qdrant import Qdrant, QdrantCollection
 from spolia.testing.indexes import DIMENSION, NAME, IndexContract, ServerContract, clustered
 from tests.stores.adapters.doubles import QdrantDouble
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 class TestEmbedded(IndexContract):
     exact, processes, many = True, False, 1_200
 
@@ -27,7 +28,6 @@ class TestEmbedded(IndexContract):
         return Qdrant()
 
 
-@pytest.mark.slow
 class TestServer(ServerContract):
     exact = True
     server: ClassVar[QdrantDouble]
@@ -48,7 +48,6 @@ class TestServer(ServerContract):
         return self.server.outage()
 
 
-@pytest.mark.slow
 def test_the_key_comes_from_the_environment_and_is_in_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with QdrantDouble() as server:
         server.key = "right"
