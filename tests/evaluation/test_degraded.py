@@ -16,7 +16,7 @@ from spolia.errors import DataError, NeverWorked
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
-from spolia.evaluation.experiment.score_store import FIRST, MAGIC, ScoreStore
+from spolia.evaluation.experiment.score_store import EARLIER, MAGIC, ScoreStore
 from spolia.evaluation.gate.gate import gate, recorded
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.registry import parse_measures
@@ -186,7 +186,7 @@ def test_counts_are_kept_with_answers_and_files_without_them_are_read(tmp_path: 
     before = compared(search >> on_even_ones).run(path=kept)
     assert compared(search >> on_even_ones).run(path=kept).flows[0].steps == before.flows[0].steps
     raw = kept.read_bytes()
-    kept.write_bytes(raw.replace(MAGIC, FIRST, 1))
+    kept.write_bytes(raw.replace(MAGIC, EARLIER[0], 1))
     with ScoreStore(kept):
         assert kept.read_bytes() == raw
 

@@ -11,9 +11,11 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from base64 import b64decode
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from zlib import decompress
 
 import numpy as np
 import pytest
@@ -29,16 +31,27 @@ from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.execution import ask
 from spolia.evaluation.experiment.experiment import Experiment
-from spolia.evaluation.experiment.score_store import ANSWER, MAGIC, SCORED, SCORES, USAGE, ScoreStore, usage_of
+from spolia.evaluation.experiment.score_store import (
+    ANSWER,
+    MAGIC,
+    SCORED,
+    SCORES,
+    STEPS,
+    USAGE,
+    ScoreStore,
+    usage_of,
+)
 from spolia.evaluation.gate.gate import gate, recorded
 from spolia.evaluation.measures.judged.g_eval import GEval
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case, Measure, Result
 from spolia.evaluation.measures.registry import parse_measures
+from spolia.filters import where
 from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
+from spolia.run.lane import StepCalls
 from spolia.stores.backends.rows import SourceRow
 from spolia.types import (
     Answer,
@@ -422,6 +435,15 @@ def test_in_a_folder_every_flow_has_its_own_file(tmp_path: Path) -> None:
     assert report.table.cell(0, 1).case.result == second_of(Query("question 1"))
 
 
+PARTS: list[list[tuple[tuple[str, float], ...]]] = [
+    [(("bm25", 1.5), ("dense", 0.25)), (("dense", 0.5),), ()],
+    [(("bm25", 1.5), ("dense", 0.25)), (("dense", 0.5), ("bm25", 1.0))],
+    [(("bm25", 1.5), ("bm25", 0.25))],
+    [(("bm25", float("nan")),)],
+]
+"""Of hits: those that columns hold, and others."""
+
+
 def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
     node = Node("n1", random.Random(1).randbytes(4_000).hex(), "d1", span=Span(3, 90), meta=(("half", "\ud800"),))
     answer = Answer("The moon. [1]", (Citation("1", "n1", "d1", "a.txt", "The moon"),), evidence=None)
@@ -432,6 +454,7 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
         answer,
         ranking,
         Failure("ValueError", "broken", "BM25()"),
+        *(Ranking(Query("?"), tuple(Hit(node, 1.0, parts) for parts in each), "fused") for each in PARTS),
         Ranking(Query("?"), (Hit(Node("n4", "", meta=(("no number", float("nan")),)), 1.0),)),
     )
     usage, took = Usage(1, 2, 3, 4, 0.5), {"lane": 7, "seconds": 0.25, "opening": 1.5, "cached": True}
@@ -449,11 +472,46 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
     with ScoreStore(tmp_path / "a.experiment") as store:
         found = read(store)
         assert found == cases[:-1]  # the last one cannot be written, and is asked again
-        assert [getattr(one.result, "evidence", None) for one in found] == [ranking, None, None, None]
+        assert [getattr(one.result, "evidence", None) for one in found[:4]] == [ranking, None, None, None]
+        for case, parts in zip(found[4:], PARTS, strict=True):
+            assert isinstance(case.result, Ranking)
+            assert repr([hit.parts for hit in case.result.hits]) == repr(parts)  # NaN does not equal itself
         row = store.columns(ANSWER)[0]
         assert (store.called(row["run"]), usage_of(row["usage"])) == ("run", usage)
         assert {name: row[name] for name in took} == took
     assert (tmp_path / "a.experiment").stat().st_size < 2 * len(node.text)  # each passage once
+
+
+FORM_2 = (
+    "eNoLLsjPyUxUKE7OL0otVjDiYvRkYGAQ3ioibSDJpiMhFW5UYRIhHi9WvbFaKTszL0XJSkGpuCS1oFhJR0EpLzE3FSQQHR2j5ORrZBoDFDTS"
+    "UTCAoejY2FilWiY3oIn5eprydWK3tdmvvDN57ihg7JTr9LKCcXXYKZ/ATUEBp4xDLgUGaHmu1WD82CRc7CVi1C0a5HX5q8MjzZ8nl+5cWZmw"
+    "U8R5aRTD/Gj+KiZDoHEzlkldW/y38XJjtprezwxrztIYQS5k44JQjJuSxZijyn6euY2RgUGdUYPnNQMEMEJpJijNzIAKmJDUMFywh9A/6iH0"
+    "ByifwQFCcUBpASj9wJ5YdRWMZ/1P+x02EPgzNeP8iSIl19Y4gfgDjYufNq80TzAtDLHXCH1Sn14e/eDYzNvn3pw594ZN75mx2o1yaZE/OiYH"
+    "umd7p1etfrCu2VljXYtp2q0ZvGLT+5Ta520v/HpimsaJ9e27EqYox82YxbR+rlbJrC/Ld4kZFrCZ3O7wnqHdWLucdYrIh8NnJ7n75M8s/Sjx"
+    "aHZByKPdL37enXr8deSZmEmb605onnn67WbwHhv/LXcSuCyqp8VeUN0WFOJqafPC8fa1FZMM+b9PWeMm9ftun5QE8/rTBpMWhs8yrOiR5Mw2"
+    "jTrNw8l6UYPFx3Sx+tH136+9XfW/P/+CfP21bW+5o4sW3GNTAPq+8fLrfVVM2KNDAEoDAM/T2bY="
+)
+"""A file that version 0.2.0 wrote, compressed."""
+
+
+def test_a_file_of_an_earlier_version_is_read_alike(tmp_path: Path) -> None:
+    """The file holds an answer with evidence, whose hits have parts and smaller nodes, and a ranking."""
+    path = tmp_path / "a.experiment"
+    path.write_bytes(decompress(b64decode(FORM_2)))
+    node, smaller = Node("n1", "Salt is dug.", "d1"), Node("n2", "Salt")
+    fused = Hit(node, 1.5, (("bm25", 1.0), ("dense", 0.5)), (smaller,))
+    ranking = Ranking(
+        Query("what?", filter=where(year=2020)), (fused, Hit(smaller, 0.5)), "fused", (("bm25", "what?"),)
+    )
+    result = Answer("Salt [1].", (Citation("1", "n1", "d1", "a.txt", "Salt"),), evidence=ranking)
+    with ScoreStore(path) as store:
+        (row,) = store.columns(ANSWER)
+        case = store.case(row, Item("q", "?"))
+        expected = Case(Item("q", "?"), result, Usage(1, 2, 3, 4, 0.5), (ranking, ranking.cut(1)), 0.25)
+        assert case == expected
+        assert repr(case) == repr(expected)  # parts do not count where hits are compared
+        assert store.steps(int(store.columns(STEPS)[0]["steps"])) == (StepCalls("BM25", 2),)
+    assert path.read_bytes().startswith(MAGIC)
 
 
 def test_what_is_no_experiment_is_left_alone(tmp_path: Path) -> None:

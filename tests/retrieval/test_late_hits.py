@@ -14,6 +14,8 @@ from spolia.core.combinators.branch import Branch
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.core.run_context import called_late
+from spolia.evaluation.experiment.score_store import ANSWER, ScoreStore
+from spolia.evaluation.measures.measure import Case
 from spolia.journal import Runs
 from spolia.orchestration.rank_fusion import ConvexCombination, ReciprocalRankFusion
 from spolia.retrieval.bm25 import BM25
@@ -22,7 +24,7 @@ from spolia.run import Run
 from spolia.stores.access.reader_lists import Asker
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.types import Filter, Hit, LateHits, Node, Query, Ranking
+from spolia.types import Filter, Hit, Item, LateHits, Node, Query, Ranking
 from tests.retrieval.conftest import store
 from tests.retrieval.test_dense import Words
 
@@ -149,6 +151,29 @@ def test_a_run_that_keeps_what_steps_give_keeps_hits(group: NodeGroup, tmp_path:
     assert found == flow(ASKED)
 
 
+def test_a_lane_keeps_late_hits_and_an_experiment_writes_them_without_fetching_them_twice(
+    group: NodeGroup, fetched: list[int]
+) -> None:
+    flow, item = arms(group) >> ReciprocalRankFusion(top_k=2), Item("q", ASKED.text)
+    with Run(groups=ANN) as run, ScoreStore() as store:
+        for _ in range(2):
+            with run.lane() as lane:
+                result = flow(ASKED)
+            assert all(ranking.late is not None for ranking in lane.retrievals)
+            fetched.clear()
+            keep(store, Case(item, result, retrievals=tuple(lane.retrievals)))
+        assert not fetched
+        for row in store.columns(ANSWER):
+            case = store.case(row, item)
+            assert case.result == result
+            # in the order in which they ended
+            assert sorted(case.retrievals, key=lambda one: one.source) == list(arms(group)(ASKED))
+
+
+def keep(store: ScoreStore, case: Case) -> None:
+    store.keep(1, 2, case, usage=case.usage, spent=case.usage)
+
+
 def test_a_late_ranking_is_as_good_as_another(group: NodeGroup) -> None:
     plain = BM25(group, 30)(ASKED)
     assert late_ranking(group) == plain
@@ -192,6 +217,10 @@ def test_who_lost_the_right_to_read_since_gets_no_text(tmp_path: Path) -> None:
         with group.corpus.writer() as writer:
             document = next(document for document in writer.documents() if document.id == "d")
             writer.set_readers(document, ["ann"])
+        with ScoreStore() as kept:
+            keep(kept, Case(Item("q", "text"), Ranking(Query("text"), ()), retrievals=(found,)))
+            case = kept.case(kept.columns(ANSWER)[0], Item("q", "text"))
+        assert [hit.node.id for hit in case.retrievals[0].hits] == ["e"]
         assert [hit.node.id for hit in found.hits] == ["e"]
         searches = Branch(BM25(group), BM25(group, source="again"))
         weights = (("bm25", 0.5), ("again", 0.5))

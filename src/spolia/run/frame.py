@@ -69,7 +69,7 @@ class Frame:
         self.undeclared = ""
         if parent is None:
             self.keeping = False
-            self.lane = self
+            self.lane: Frame | None = None  # the question's first frame; None for that itself, which is then no cycle
             self.limiters = ()
             self.optional = False
             self.scope: Scope = run.scope
@@ -79,12 +79,12 @@ class Frame:
         self.limiters, self.scope, self.sink = parent.limiters, parent.scope, parent.sink
         self.account, self.keeping = parent.account, parent.keeping
         self.optional = parent.optional or (parent.op is not None and parent.op.optional)
-        if parent.op is None and parent.lane is parent:
-            self.lane = self
+        if parent.op is None and parent.lane is None:
+            self.lane = None
             if run.per_question is not None:
                 self.limiters += (Limiter(run.per_question, "this question"),)
         else:
-            self.lane = parent.lane
+            self.lane = parent.lane or parent
 
     def inner(self, op: Operator[Any, Any]) -> Frame:
         return Frame(self.run, self, op)
@@ -181,7 +181,7 @@ class Frame:
     def opened(self, account: Lane) -> Frame:
         """A frame that only keeps an account of what is called in it."""
         frame = Frame(self.run, self, None)
-        frame.limiters, frame.lane, frame.account = self.limiters, frame, account
+        frame.limiters, frame.lane, frame.account = self.limiters, None, account
         account.opened(frame)
         return frame
 
@@ -189,14 +189,14 @@ class Frame:
         journal, op, parent = self.run.journal, self.op, self.parent
         if journal is None or op is None:
             return
-        if self.account is not None and self.lane is self and not self.account.number:
+        if self.account is not None and self.lane is None and not self.account.number:
             self.account.number = self.span
         used = self.logical or NO_COST
         notes = json.dumps([*(self.notes or ()), *(self.remarks or ())]) if self.notes or self.remarks else ""
         keeps = self.run.keeps_values
         out = unshared(out) if keeps else out
         row = (
-            self.run.id, self.span, 0 if parent is None else parent.span, self.lane.span, op,
+            self.run.id, self.span, 0 if parent is None else parent.span, (self.lane or self).span, op,
             now() - seconds, seconds, self.from_cache, used.calls, used.input_tokens, used.output_tokens, used.embedded,
             used.cost_usd, self.error, notes, out,
         )  # fmt: skip
@@ -234,7 +234,7 @@ class Frame:
     def aside(self, scope: Scope, sink: Sink | None = None) -> Frame:
         """A frame in the place of this one, for work in another thread that can be stopped apart."""
         frame = Frame(self.run, self, None)
-        frame.lane = frame if self.lane is self and self.op is None else self.lane
+        frame.lane = None if self.lane is None and self.op is None else self.lane or self
         frame.span, frame.limiters = self.span, self.limiters
         frame.scope, frame.sink, frame.final = scope, sink, True
         return frame
@@ -378,9 +378,10 @@ class Frame:
     # The rest of the surroundings.
 
     def keeps_results(self) -> bool:
-        """Whether more than the step after it sees what a step gives: a journal, a cache, an account."""
+        """Whether more than the step after it sees the hits that a step gives: a journal, a cache. An account keeps
+        them as they are, to be fetched when somebody looks at them."""
         run = self.run
-        return run.journal is not None or run.results is not None or run.cache is not None or self.account is not None
+        return run.journal is not None or run.results is not None or run.cache is not None
 
     def check(self) -> None:
         if self.scope.stopped:

@@ -8,6 +8,7 @@ from weakref import ref
 
 from spolia.core.operator import Operator, inside
 from spolia.types import Ranking, Usage, Value
+from spolia.types.value import maker
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame
@@ -35,6 +36,9 @@ class StepCalls(Value):
         return 0 < self.trials <= self.failed
 
 
+_step_calls = maker(StepCalls)
+_NOTHING = Usage()
+
 CUT_SHORT = frozenset(("budget", "error"))
 """Why a flow ended that did not plan it; `cap`, `forced` and `exhausted` are ends that are written in the flow."""
 
@@ -47,7 +51,7 @@ class Lane:
     """
 
     __slots__ = (
-        "_frame", "cached", "calls", "ends", "interrupted", "number", "reasons", "retrievals", "shares", "why",
+        "_frame", "_sums", "cached", "calls", "ends", "interrupted", "number", "reasons", "retrievals", "shares", "why",
     )  # fmt: skip
 
     def __init__(self, shares: bool = True) -> None:
@@ -63,25 +67,32 @@ class Lane:
         self.reasons: list[tuple[Operator[Any, Any] | None, str, bool]] = []
         self.ends: set[str] = set()  # why its loops ended
         self._frame: Frame | None = None
+        self._sums = (_NOTHING, _NOTHING, 0.0)
 
     def opened(self, frame: "Frame") -> None:
         """Everything inside this frame is on the account."""
         self._frame = frame
 
+    def close(self) -> None:
+        """Keep what was spent, and let go of the frame, which knows its lane: a cycle would keep all that the question
+        found until the garbage collection."""
+        self._sums = (self.usage, self.spent, self.spared)
+        self._frame = None
+
     @property
     def usage(self) -> Usage:
         """What was needed, results taken from the cache included."""
-        return (self._frame and self._frame.logical) or Usage()
+        return self._sums[0] if self._frame is None else self._frame.logical or _NOTHING
 
     @property
     def spent(self) -> Usage:
         """What was really spent."""
-        return (self._frame and self._frame.spent) or Usage()
+        return self._sums[1] if self._frame is None else self._frame.spent or _NOTHING
 
     @property
     def spared(self) -> float:
         """The seconds that results taken from the cache took when they were computed; NaN if another process did it."""
-        return self._frame.spared if self._frame else 0.0
+        return self._sums[2] if self._frame is None else self._frame.spared
 
     def failed(self, error: Exception | None) -> None:
         self.why = self.why or (f"{type(error).__name__}: {error}" if error is not None else "")
@@ -103,21 +114,18 @@ class Lane:
     def steps(self, flow: Operator[Any, Any]) -> tuple[StepCalls, ...]:
         """How often each step of a flow was called, in the order in which they are written; only called ones."""
         names = step_names(flow)
-        calls: dict[int, list[tuple[bool, bool]]] = {}
+        calls: dict[int, list[int]] = {}
         for op, has_failed, asked in self.calls:
-            calls.setdefault(id(op), []).append((has_failed, asked))
+            counts = calls.setdefault(id(op), [0, 0, 0, 0])
+            counts[0] += 1
+            counts[1] += has_failed
+            counts[2] += asked
+            counts[3] += not has_failed and not asked
         reasons: dict[int, Counter[str]] = {}
         for op, reason, _ in self.reasons:
             reasons.setdefault(id(op), Counter())[reason] += 1
         return tuple(
-            StepCalls(
-                name,
-                len(calls[at]),
-                sum(has_failed for has_failed, _ in calls[at]),
-                sum(asked for _, asked in calls[at]),
-                sum(not has_failed and not asked for has_failed, asked in calls[at]),
-                tuple(reasons.get(at, Counter()).most_common()),
-            )
+            _step_calls(name, *calls[at], tuple(reasons[at].most_common()) if at in reasons else ())
             for at, name in names.items()
             if at in calls
         )

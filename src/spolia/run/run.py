@@ -207,9 +207,13 @@ class Run:
         (['nowhere'], 0)
         """
         account = Lane(shares)
-        with self._inside():
-            current_context.set(self.root.opened(account))
+        _leave()
+        token = current_context.set(self.root.opened(account))
+        try:
             yield account
+        finally:
+            current_context.reset(token)
+            account.close()
 
     @contextmanager
     def limited(self, budget: Budget, where: str, spent: Usage = NO_COST) -> Iterator[Limiter]:

@@ -46,6 +46,7 @@ from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Seen,
 from spolia.evaluation.measures.registry import as_measures
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
+from spolia.run.budget import NO_COST
 from spolia.run.lane import StepCalls, counted_reasons, summed
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Failure, Item, Query, Usage, digest_of
@@ -197,6 +198,8 @@ def ask(
         asking = FlowExecution(run, listed, table, opening, told, stops=degraded == "stop")
         if asking.todo:
             asking.fill()
+            for store in stores.values():
+                store.release_nodes()
             table = table.read()
         refuse_rankings_alone(table.flows, chosen, np.unique(table.states).tolist())
         for at in range(len(listed)):
@@ -224,6 +227,7 @@ class FlowExecution:
         table = self.table
         self.items = [table.places.item(item) for item in table.items]
         self.parts = [table.part(flow) for flow in range(len(self.flows))]
+        self.run_ids = {id(part.store): part.store.run(self.run.id) for part, _ in self.parts}
         ids = [(id(part.store), flow_id) for part, flow_id in self.parts]
         first = np.array([ids.index(one) == at for at, one in enumerate(ids)], bool)  # equal flows are asked once
         self.unasked = table.unasked & first[:, None]
@@ -297,11 +301,12 @@ class FlowExecution:
         if self.unasked[flow, question]:
             case, columns = self._answer(flow, item, opening)
             self.steps[flow, question] = columns["steps"]
-            part.store.keep(flow_id, question_id, case, run=part.store.run(self.run.id), **columns)
+            part.store.keep(flow_id, question_id, case, run=self.run_ids[id(part.store)], **columns)
             self.asked.append((flow, question))
         else:
             case, missing = table.case(flow, question), self.unscored[flow, question].tolist()
         scores: dict[int, tuple[int, Seen | None, Usage]] = {}
+        measure_ids = part.measure_ids.tolist()
         with self.run.lane() as lane:  # one for all measures, of which most ask no model
             for at in np.flatnonzero(missing).tolist():
                 lane.why, lane.interrupted, before = "", False, lane.spent
@@ -309,8 +314,8 @@ class FlowExecution:
                 is_idle = self._is_idle(at, seen, lane.why)
                 state = INTERRUPTED if lane.interrupted or is_idle else state
                 self.scored.add(state)
-                spent = Usage() if lane.spent == before else lane.spent - before
-                scores[int(part.measure_ids[at])] = (state, seen, spent)
+                after = lane.spent
+                scores[measure_ids[at]] = (state, seen, NO_COST if after is before else after - before)
         self._refuse_spent(flow, item)
         part.store.score(flow_id, question_id, int(part.gold_ids[question]), scores)
         self._refuse_unjudged(min(SURE, max(self.whole[flow], 2)))
@@ -376,8 +381,7 @@ class FlowExecution:
                 f"{measure} failed on the result of {self.table.flows[flow]} for question {case.item.id!r}: "
                 f"{said.removesuffix('.')}. Answers so far are saved if the experiment has a file."
             ) from error
-        single = isinstance(measure, Measure | CostMeasure)
-        if seen is None or (single and not isfinite(seen[0])):
+        if seen is None or (isinstance(measure, (Measure, CostMeasure)) and not isfinite(seen[0])):
             return UNDETERMINED, None
         return SCORED, seen
 
@@ -397,7 +401,7 @@ def store_part(
     questions = [named_by_content(item.id, {"id": item.id, "question": item.question}) for item in items]
     gold = [named_by_content(item.id, {"id": item.id, CONTENT: item.digest.hex()}) for item in items]
     kinds = {"flows": [flow for _, flow in flows], "questions": questions, "gold": gold, "measures": measures}
-    ids = [np.array([store.name(kind, *one) for one in named], np.uint64) for kind, named in kinds.items()]
+    ids = [np.array(store.names(kind, named), np.uint64) for kind, named in kinds.items()]
     return StorePart(store, np.array([at for at, _ in flows], np.intp), *ids)
 
 

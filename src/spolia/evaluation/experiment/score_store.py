@@ -8,6 +8,7 @@ The file is a list of records, each with a checksum. A record never changes; a l
     SCORES   what measures made of the last answer before it
     JUDGING  what judges spent on that
     STEPS    how often each step of the flow was called for the last answer before it, and what failed (form 2)
+    HITS     the hits of a ranking as two columns: where their passages are, and their scores (form 3)
 
 Records are referred to by their offset, so that a damaged record takes nothing but itself and what refers to it.
 """
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import isnan, nan
+from operator import neg
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -35,14 +37,16 @@ from spolia.errors import CodecError, DataError, NotAStore, StoreBusy, StoreTooN
 from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.measures.measure import Case, Seen
 from spolia.private_files import keep_copy, make_folder, private
+from spolia.run.budget import NO_COST
 from spolia.run.lane import StepCalls
-from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, digest_of
+from spolia.types import Answer, Failure, Hit, Item, LateHits, Node, Query, Ranking, Usage, digest_of
+from spolia.types.rankings import Fetch
 
 FORM = b"Spolia scores "
-FIRST, MAGIC = FORM + b"1\n", FORM + b"2\n"
+EARLIER, MAGIC = (FORM + b"1\n", FORM + b"2\n"), FORM + b"3\n"
 HEAD = struct.Struct("<BII")
 """Kind, length and checksum of what follows."""
-NAME, NODE, ANSWER, SCORES, JUDGING, STEPS = range(1, 7)
+NAME, NODE, ANSWER, SCORES, JUDGING, STEPS, HITS = range(1, 8)
 DIGEST = 16
 USAGE = tuple(Usage.__dataclass_fields__)
 
@@ -61,6 +65,8 @@ NUMBERS = np.dtype([
     *((name, "<u8") for name in ("place", "flow", "question", "gold", "measure")),
     ("state", "u1"), ("part", "<u2"), ("width", "<u2"), ("number", "<f8"),
 ])  # fmt: skip
+NUMBER = struct.Struct("<5QB2Hd")
+"""A row of `NUMBERS`, which it packs five times as fast."""
 JUDGED = np.dtype([
     *((name, "<u8") for name in ("place", "flow", "question", "gold", "measure")), ("usage", "<f8", len(USAGE))
 ])  # fmt: skip
@@ -70,6 +76,8 @@ _ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError, stru
 """What is raised for records that nobody has written so."""
 Columns: TypeAlias = NDArray[Any]
 """An array with named fields."""
+HitColumns: TypeAlias = tuple[Sequence[str], Sequence[int], Sequence[float]]
+"""Hits: the names of their parts, where their nodes are, and their scores followed by a column for each name."""
 
 
 class ScoreStore:
@@ -89,7 +97,10 @@ class ScoreStore:
         self._names: dict[tuple[str, bytes], int] = {}
         self._said: dict[int, Mapping[str, Any]] = {}
         self._last: dict[tuple[str, str], int] = {}
+        self._outcomes: dict[tuple[StepCalls, ...], int] = {}
         self._nodes: dict[bytes, int] = {}
+        # By key, where nodes of late hits are, and their ids.
+        self._node_keys: dict[Fetch, tuple[dict[int, int], dict[int, str]]] = {}
         self._read: dict[int, Node] = {}
         self._unwritten: dict[int, Case] = {}
         self._records = {kind: bytearray() for kind in (ANSWER, SCORES, JUDGING, STEPS)}
@@ -103,7 +114,7 @@ class ScoreStore:
         if path is not None and self._end < len(raw):
             keep_copy(Path(path))
             self._cut()
-        if raw.startswith(FIRST):
+        if raw.startswith(EARLIER):
             os.pwrite(self._descriptor, MAGIC, 0)  # an earlier version would cut off what it does not know
         if not self._end:
             self._end = self._append(MAGIC)
@@ -113,6 +124,7 @@ class ScoreStore:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Let other processes have the file; what was read can still be looked up."""
+        self.release_nodes()
         if self._descriptor >= 0:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
@@ -124,15 +136,20 @@ class ScoreStore:
 
     def name(self, kind: str, digest: bytes, said: Mapping[str, Any]) -> int:
         """The id of a flow, a question, its gold, a measure or a run."""
+        return self.names(kind, [(digest, said)])[0]
+
+    def names(self, kind: str, records: Sequence[tuple[bytes, Mapping[str, Any]]]) -> list[int]:
+        """Return the ids of records of one kind; the new ones are written together."""
         with self._lock:
-            found = self._names.get((kind, digest))
-            if found is None:
-                before = self._last.get((kind, said["name"]))
-                if before is not None:
-                    self.notes.append((kind, self._said[before], said))
+            missing = {digest: said for digest, said in records if (kind, digest) not in self._names}
+            if missing:
                 with self._written() as draft:
-                    found = draft.add(NAME, digest + json.dumps({"kind": kind, **said}).encode())
-            return found
+                    for digest, said in missing.items():
+                        before = self._last.get((kind, said["name"]))
+                        if before is not None:
+                            self.notes.append((kind, self._said[before], said))
+                        draft.add(NAME, digest + json.dumps({"kind": kind, **said}).encode())
+            return [self._names[kind, digest] for digest, _ in records]
 
     def run(self, id: str) -> int:
         return self.name("runs", digest_of(id), {"name": id})
@@ -141,36 +158,49 @@ class ScoreStore:
         """Write an answer, and how often the flow's steps were called for it; both are in the file when this returns.
         An answer without a plain form is asked again when the file is opened the next time."""
         status = FAILED if isinstance(case.result, Failure) else ANSWERED
-        called = json.dumps([(one.step, one.calls, one.failed, one.asked, one.idle, one.reasons) for one in steps])
-        known = self.name("steps", digest_of(called), {"name": called})  # most questions have the same
+        outcome = self._outcome(tuple(steps))
+        columns |= {name: usage_row(columns[name]) for name in ("usage", "spent")}
         with self._lock, self._written() as draft:
             plain = self._plain(case, draft)
-            usage = {name: usage_row(columns.pop(name)) for name in ("usage", "spent")}
             place = draft.next
             if not plain:
+                for ranking in case.retrievals:
+                    ranking.fetched()  # else it keeps its snapshot from being swept
                 self._unwritten[place] = case
-            columns |= {"status": status, "found": len(shown(case))} | usage
-            row = _row(ANSWERS, {"place": place, "flow": flow, "question": question} | columns)
-            draft.add(ANSWER, row + plain)
-            draft.add(STEPS, np.array((draft.next, flow, question, known), CALLED).tobytes())
+            columns |= {"place": place, "flow": flow, "question": question}
+            draft.add(ANSWER, _row(columns | {"status": status, "found": len(shown(case))}) + plain)
+            draft.add(STEPS, np.array((draft.next, flow, question, outcome), CALLED).tobytes())
+
+    def _outcome(self, steps: tuple[StepCalls, ...]) -> int:
+        """Return the id of how often steps were called; most questions of a flow have the same."""
+        id = self._outcomes.get(steps)
+        if id is None:
+            called = json.dumps([(one.step, one.calls, one.failed, one.asked, one.idle, one.reasons) for one in steps])
+            id = self._outcomes[steps] = self.name("steps", digest_of(called), {"name": called})
+        return id
+
+    def release_nodes(self) -> None:
+        """Let go of the snapshots from which late hits were written."""
+        with self._lock:
+            self._node_keys.clear()
 
     def drop(self, cells: Iterable[tuple[int, int]]) -> None:
         """Forget answers, by flow and question, and what was scored of them."""
         with self._lock, self._written() as draft:
             for flow, question in cells:
-                draft.add(ANSWER, _row(ANSWERS, {"place": draft.next, "flow": flow, "question": question}))
+                draft.add(ANSWER, _row({"place": draft.next, "flow": flow, "question": question}))
 
     def score(self, flow: int, question: int, gold: int, scores: Mapping[int, tuple[int, Seen | None, Usage]]) -> None:
         """Write scores of the last answer, by measure: state, numbers, and what judges spent."""
         with self._lock, self._written() as draft:
             same = (draft.next, flow, question, gold)
             rows = [
-                (*same, measure, state, part, len(seen or ()), number)
+                NUMBER.pack(*same, measure, state, part, len(seen or ()), number)
                 for measure, (state, seen, _) in scores.items()
                 for part, number in enumerate(seen or (nan,))
             ]
-            draft.add(SCORES, np.array(rows, NUMBERS).tobytes())
-            judged = [(*same, one, usage_row(spent)) for one, (*_, spent) in scores.items() if spent != Usage()]
+            draft.add(SCORES, b"".join(rows))
+            judged = [(*same, one, usage_row(spent)) for one, (*_, spent) in scores.items() if spent != NO_COST]
             if judged:
                 draft.add(JUDGING, np.array(judged, JUDGED).tobytes())
 
@@ -199,10 +229,14 @@ class ScoreStore:
     def _written(self) -> "Iterator[_Draft]":
         """Records that are written together, and read as they will be when the file is opened again."""
         draft = _Draft(self._end)
-        yield draft
-        raw = bytes(draft.raw)
-        self._append(raw)
-        self._end = self._scan(raw, self._end, 0)
+        try:
+            yield draft
+            self._end = self._append(bytes(draft.raw))
+        except BaseException:
+            self._node_keys.clear()  # they may name places that were not written
+            raise
+        for record in draft.records:
+            self._take(*record)
 
     def _append(self, raw: bytes) -> int:
         """Write at the end, all of it or nothing; where the end is then."""
@@ -239,7 +273,9 @@ class ScoreStore:
             at = place + HEAD.size + len(payload)
         return base + at
 
-    def _take(self, kind: int, place: int, payload: memoryview) -> None:
+    def _take(self, kind: int, place: int, payload: bytes | memoryview) -> None:
+        if kind == HITS:
+            return
         if kind == NODE:
             self._nodes[bytes(payload[:DIGEST])] = place
         elif kind == NAME:
@@ -289,7 +325,8 @@ class ScoreStore:
 
     def _case(self, row: Any, place: int, item: Item) -> Case:
         plain = _unpacked(self._payload(place, ANSWER)[ANSWERS.itemsize :])
-        rankings = [self._ranking(one) for one in plain.get("rankings", ())]
+        queries = [decode(one, Query) for one in plain.get("queries", ())]
+        rankings = [self._ranking(one, queries) for one in plain.get("rankings", ())]
         result: Any = rankings[plain["result"]] if plain.get("result") is not None else None
         if "answer" in plain:
             result = decode(plain["answer"], Answer).but(evidence=result)
@@ -335,12 +372,51 @@ class ScoreStore:
                 plain["answer"] = encode(case.result, Answer)
             plain["result"] = None if result is None else _among(result, rankings)
             plain["retrievals"] = [_among(one, rankings) for one in case.retrievals]
-            nodes = {id(node): node for one in rankings for hit in one for node in (hit.node, *hit.found)}
-            numbers = {at: self._node(node, draft) for at, node in nodes.items()}
-            plain["rankings"] = [_ranking(one, numbers) for one in rankings]
+            queries: dict[int, tuple[int, Query]] = {}  # by identity: the rankings of a question share their query
+            plain["rankings"] = [self._plain_ranking(one, queries, draft) for one in rankings]
+            plain["queries"] = [encode(query.but(vector=None), Query) for _, query in queries.values()]
             return _packed(plain)
-        except (CodecError, TypeError, ValueError):
+        except (CodecError, TypeError, ValueError, struct.error):
             return _packed({"failure": plain["failure"]}) if "failure" in plain else b""
+
+    def _plain_ranking(self, ranking: Ranking, queries: dict[int, tuple[int, Query]], draft: "_Draft") -> list[Any]:
+        """What `_ranking` reads."""
+        query, _ = queries.setdefault(id(ranking.query), (len(queries), ranking.query))
+        table = self._late_columns(ranking.late, draft)
+        if table is None and (parts := _part_columns(ranking.hits)) is not None:
+            names, numbers = parts
+            scores = [hit.score for hit in ranking.hits]
+            table = names, [self._node(hit.node, draft) for hit in ranking.hits], [*scores, *numbers]
+        if table is None:
+            hits: list[Any] = [self._plain_hit(hit, draft) for hit in ranking.hits]
+        else:
+            names, places, numbers = table
+            columns = struct.pack(f"<{len(places)}Q{len(numbers)}d", *places, *numbers)
+            hits = [draft.add(HITS, columns), *names]
+        return [query, hits, ranking.source, *([ranking.merged] if ranking.merged else [])]
+
+    def _late_columns(self, late: LateHits | None, draft: "_Draft") -> HitColumns | None:
+        """Write the nodes of late hits that the file lacks; return the hits as `LateHits.hits` orders them. None where
+        who may read them has changed, so that they must be fetched."""
+        if late is None or not draft.is_readable(late.fetch):
+            return None
+        places, ids = self._node_keys.setdefault(late.fetch, ({}, {}))
+        if missing := [key for key in late.keys if key not in places]:
+            for key, node in late.fetch(missing).items():
+                places[key] = self._node(node, draft)
+                ids[key] = node.id
+            if any(key not in places for key in missing):
+                return None
+        keys, scores = late.keys, late.scores
+        if len({*scores}) < len(scores):
+            ordered = sorted(zip(map(neg, scores), map(ids.__getitem__, keys), keys, scores, strict=True))
+            _, _, keys, scores = zip(*ordered, strict=True)
+        return (), [*map(places.__getitem__, keys)], scores
+
+    def _plain_hit(self, hit: Hit, draft: "_Draft") -> list[Any]:
+        """What `_hit` reads."""
+        plain = [self._node(hit.node, draft), float(hit.score), [self._node(node, draft) for node in hit.found]]
+        return [*plain, [(name, float(part)) for name, part in hit.parts]] if hit.parts else plain
 
     def _node(self, node: Node, draft: "_Draft") -> int:
         found = self._nodes.get(node.digest) or draft.nodes.get(node.digest)
@@ -348,12 +424,22 @@ class ScoreStore:
             found = draft.nodes[node.digest] = draft.add(NODE, node.digest + _packed(encode(node, Node)))
         return found
 
-    def _ranking(self, plain: Any) -> Ranking:
+    def _ranking(self, plain: Any, queries: Sequence[Query]) -> Ranking:
         query, hits, source, *merged = plain  # version 0.2 wrote no merged rankings
         names = tuple((source, text) for source, text in chain(*merged))
-        return Ranking(decode(query, Query), tuple(self._hit(*one) for one in hits), source, names)
+        query = queries[query] if isinstance(query, int) else decode(query, Query)  # until form 2 each had its own
+        if hits and isinstance(hits[0], int):
+            hits = self._read_columns(*hits)
+        return Ranking(query, tuple(self._hit(*one) for one in hits), source, names)
 
-    def _hit(self, node: int, score: float, smaller: list[int], parts: Sequence[tuple[str, float]] = ()) -> Hit:
+    def _read_columns(self, place: int, *names: str) -> Iterator[tuple[int, float, tuple[()], list[tuple[str, float]]]]:
+        columns = np.frombuffer(self._payload(place, HITS), "<u8").reshape(2 + len(names), -1)
+        scores, *parts = columns[1:].view("<f8").tolist()
+        for row, (node, score) in enumerate(zip(columns[0].tolist(), scores, strict=True)):
+            of_names = zip(names, [column[row] for column in parts], strict=True)
+            yield node, score, (), [(name, part) for name, part in of_names if not isnan(part)]
+
+    def _hit(self, node: int, score: float, smaller: Sequence[int], parts: Sequence[tuple[str, float]] = ()) -> Hit:
         return Hit(self._found(node), score, tuple(map(tuple, parts)), tuple(map(self._found, smaller)))  # type: ignore[arg-type]
 
     def _found(self, place: int) -> Node:
@@ -368,7 +454,7 @@ def _records(raw: bytes, at: int) -> Iterator[tuple[int, int, memoryview, bool]]
     while at + HEAD.size <= end:
         kind, length, checksum = HEAD.unpack_from(raw, at)
         start = at + HEAD.size
-        if not NAME <= kind <= STEPS or start + length > end:
+        if not NAME <= kind <= HITS or start + length > end:
             break
         payload = view[start : start + length]
         yield kind, at, payload, crc32(payload, kind) == checksum
@@ -396,7 +482,9 @@ class _Draft:
 
     def __init__(self, at: int) -> None:
         self.at, self.raw = at, bytearray()
+        self.records: list[tuple[int, int, bytes]] = []
         self.nodes: dict[bytes, int] = {}
+        self._readable: dict[Fetch, bool] = {}
 
     @property
     def next(self) -> int:
@@ -406,7 +494,14 @@ class _Draft:
     def add(self, kind: int, payload: bytes) -> int:
         place = self.next
         self.raw += HEAD.pack(kind, len(payload), crc32(payload, kind)) + payload
+        self.records.append((kind, place, payload))
         return place
+
+    def is_readable(self, fetch: Fetch) -> bool:
+        """Return whether what was found may be read as when it was found; the store is asked once for all arms."""
+        if fetch not in self._readable:
+            self._readable[fetch] = fetch.for_fusion() is not None
+        return self._readable[fetch]
 
 
 def usage_row(usage: Usage) -> tuple[float, ...]:
@@ -424,8 +519,13 @@ def usage_of(row: Sequence[float]) -> Usage:
     return Usage(calls, input_tokens, output_tokens, embedded, float(cost_usd))
 
 
+LEAST = 1024
+"""Bytes of what is compressed: to begin takes zlib as long as all else that is done to write a short answer."""
+
+
 def _packed(plain: Any) -> bytes:
-    return compress(json.dumps(plain).encode(), 1)
+    raw = json.dumps(plain).encode()
+    return raw if len(raw) < LEAST else compress(raw, 1)
 
 
 _MOST = 2**28
@@ -433,6 +533,8 @@ _MOST = 2**28
 
 
 def _unpacked(raw: bytes) -> Any:
+    if raw.startswith(b"{"):  # no stream of zlib does
+        return json.loads(raw)
     unpacking = decompressobj()
     found = unpacking.decompress(raw, _MOST)
     if unpacking.unconsumed_tail:
@@ -440,33 +542,41 @@ def _unpacked(raw: bytes) -> Any:
     return json.loads(found)
 
 
-def _status(payload: memoryview) -> int:
+def _status(payload: bytes | memoryview) -> int:
     return int(np.frombuffer(payload[: ANSWERS.itemsize], ANSWERS)[0]["status"])
 
 
-def _row(kind: np.dtype[Any], values: Mapping[str, Any]) -> bytes:
-    row = np.zeros(1, kind)
-    for name, value in values.items():
-        row[name] = value
-    return row.tobytes()
+_NONE: dict[str, Any] = dict(zip(ANSWERS.names or (), np.zeros(1, ANSWERS)[0].tolist(), strict=True))
+
+
+def _row(values: Mapping[str, Any]) -> bytes:
+    """Return the row of an answer; what is not given is 0."""
+    return np.array(tuple({**_NONE, **values}.values()), ANSWERS).tobytes()
+
+
+def _part_columns(hits: Sequence[Hit]) -> tuple[Sequence[str], Sequence[float]] | None:
+    """Return the names of parts and a column for each, NaN where a hit lacks it; None for hits that columns cannot
+    hold: in another order, twice, NaN, or shown for smaller nodes."""
+    rows = [dict(hit.parts) for hit in hits]
+    names = [*max(rows, key=len, default={})]
+    for hit, row in zip(hits, rows, strict=True):
+        own = [*row]
+        is_regular = own == names or own == [name for name in names if name in row]
+        if hit.found or not is_regular or len(own) < len(hit.parts):
+            return None
+    numbers = [row.get(name, nan) for name in names for row in rows]
+    are_numbers = sum(map(isnan, numbers)) == len(numbers) - sum(map(len, rows))
+    return (names, numbers) if are_numbers else None
 
 
 def _among(ranking: Ranking, rankings: list[Ranking]) -> int:
-    if ranking not in rankings:
-        rankings.append(ranking)
-    return rankings.index(ranking)
-
-
-def _ranking(ranking: Ranking, numbers: Mapping[int, int]) -> list[Any]:
-    hits = [_hit(hit, numbers) for hit in ranking.hits]
-    plain = [encode(ranking.query.but(vector=None), Query), hits, ranking.source]
-    return [*plain, ranking.merged] if ranking.merged else plain
-
-
-def _hit(hit: Hit, numbers: Mapping[int, int]) -> list[Any]:
-    """What `ScoreStore._hit` reads."""
-    plain = [numbers[id(hit.node)], float(hit.score), [numbers[id(node)] for node in hit.found]]
-    return [*plain, [(name, float(part)) for name, part in hit.parts]] if hit.parts else plain
+    """Return the number of a ranking among others, to which it is added if it is new. Late ones are not compared:
+    their hits would be fetched."""
+    for number, other in enumerate(rankings):
+        if other is ranking or (other.late is None and ranking.late is None and other == ranking):
+            return number
+    rankings.append(ranking)
+    return len(rankings) - 1
 
 
 def _opened(path: str | Path) -> int:
@@ -490,13 +600,13 @@ def _opened(path: str | Path) -> int:
 
 def _start(path: str | Path | None, raw: bytes) -> int:
     """Where the first record is; 0 where the file is to be begun."""
-    if raw.startswith((FIRST, MAGIC)):
+    if raw.startswith((*EARLIER, MAGIC)):
         return len(MAGIC)
     if MAGIC.startswith(raw):  # a new file, or a process was killed at its first write
         return 0
     if raw.startswith(FORM):
         form = raw[len(FORM) : raw.find(b"\n")].decode("ascii", "replace")
-        raise StoreTooNew(f"{path} has form {form}; this version knows 1 and 2. Upgrade: {pip_install('', '-U')}")
+        raise StoreTooNew(f"{path} has form {form}; this version knows 1 to 3. Upgrade: {pip_install('', '-U')}")
     if raw.startswith(b"SQLite format 3"):
         raise NotAStore(
             f"{path} is a database: an experiment of an earlier version, or something else. Name another file; "

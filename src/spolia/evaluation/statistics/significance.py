@@ -53,18 +53,28 @@ CELLS = 1 << 20
 """Draws that are in memory at the same time."""
 ALL = 30
 """Up to this many differences other than zero, all signs are counted."""
+CACHED = 1 << 15
+"""Draws that are numbers at the same time: so few stay in the processor's cache, which makes the sums four times as
+fast."""
 ROUNDING = 1e-9
 HALVINGS = 60
 
 
 def flipped_sums(scores: Floats, draws: int, seed: int) -> Floats:
     """Sums (draws, columns) of scores (questions, columns) with random signs of the rows, the same for all columns."""
-    n, random = len(scores), np.random.default_rng(seed)
-    found, size = [], max(1, CELLS // n)
-    for start in range(0, draws, size):
-        signs = 2.0 * random.integers(0, 2, (min(size, draws - start), n), dtype=np.int8) - 1.0
-        found.append(signs @ scores)
-    return np.concatenate(found)
+    n = len(scores)
+    random = np.random.default_rng(seed)
+    drawn_rows = max(1, CELLS // n)
+    summed_rows = max(1, CACHED // n)
+    positive = np.empty((summed_rows, n))  # 1 where a sign is positive
+    sums = np.empty((draws, scores.shape[1]))
+    for start in range(0, draws, drawn_rows):
+        signs = random.integers(0, 2, (min(drawn_rows, draws - start), n), dtype=np.int8)
+        for row in range(0, len(signs), summed_rows):
+            some = signs[row : row + summed_rows]
+            positive[: len(some)] = some
+            np.matmul(positive[: len(some)], scores, out=sums[start + row : start + row + len(some)])
+    return np.asarray(2 * sums - scores.sum(axis=0))
 
 
 def sign_flip(differences: Floats, draw: Callable[[], Floats]) -> float:
