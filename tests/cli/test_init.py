@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import yaml
 
+from spolia.cli.experiments import with_profile_store
+from spolia.cli.measuring_options import MeasuringOptions
+from spolia.evaluation.data.dataset import DataSet
 from tests.evaluation.creation import documents
 
 from .conftest import Spolia
@@ -47,8 +51,19 @@ def test_a_project_works_as_printed_and_after_it_was_moved(
     for line in [*made.json["next"][1:], *commands]:
         ran = spolia(*shlex.split(line)[1:])
         assert ran.code == (6 if " ask " in line else 0), (line, ran)  # the question of the README finds nothing
+    assert spolia("eval", "flow.yaml", "--data", "questions.csv").code == 0, "the store of spolia.toml is asked"
     gated = spolia("gate", "--baseline", "baseline.json", "--json").json
     assert (gated["passed"], gated["flow"]) == (True, "flow.yaml")
+
+
+def test_only_data_without_passages_are_asked_of_the_profiles_store(place: Path) -> None:
+    Path("spolia.toml").write_text('store = "mine"\n')
+    given = MeasuringOptions()
+    assert with_profile_store(given, DataSet("q.csv")).store == "mine"
+    assert with_profile_store(replace(given, store="theirs"), DataSet("q.csv")).store == "theirs"
+    Path("corpus.jsonl").write_text('{"id": "p1", "text": "The moon pulls."}')
+    Path("questions.jsonl").write_text('{"id": "1", "question": "Why?", "gold": ["p1"]}')
+    assert with_profile_store(given, DataSet(".")).store is None
 
 
 @pytest.mark.slow

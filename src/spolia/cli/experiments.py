@@ -4,11 +4,11 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 from spolia.cli import estimates, runs
 from spolia.cli.destinations import TEXTS, destination
@@ -69,6 +69,7 @@ class EvaluationSetup:
 SIMULATED = "simulated"
 IDEAL, DEFAULT = "ideal", "default"
 """Defaults: the profile of the simulated reader, and the retriever of published flows."""
+Q = TypeVar("Q", bound=QuestionOptions)
 Narrowed: TypeAlias = Callable[[Sequence[Item], Sequence[SetMeasure]], Sequence[Item]]
 
 
@@ -84,6 +85,13 @@ def announced(log: UsageLog, screen: Screen) -> Iterator[UsageLog]:
     yield log
     if is_new and log.path is not None and log.path.exists():
         screen.say(f"Spolia notes in {log.path} which questions were used to select flows or train parts.")
+
+
+def with_profile_store(given: Q, data: DataSet) -> Q:
+    """Take the store of the profile for data without passages of their own, if no option names a store."""
+    if given.store is not None or data.has_corpus:
+        return given
+    return replace(given, store=profile_of(given.profile_file).store or None)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,9 @@ class QuestionOptions(RerankOptions):
     store: Annotated[
         str | None,
         option(
-            "--store STORE", "The store to ask, whose documents the gold names; by default the data's own passages."
+            "--store STORE",
+            "The store to ask, whose documents the gold names; by default the data's own passages, else the store of "
+            "the profile.",
         ),
     ] = None
     llm: Annotated[

@@ -6,12 +6,13 @@ from typing import Annotated
 
 from spolia.cli import reports
 from spolia.cli.exit_codes import Exit
-from spolia.cli.experiments import EvaluationRun
+from spolia.cli.experiments import EvaluationRun, with_profile_store
 from spolia.cli.measuring_options import MeasuringOptions
 from spolia.cli.options import FLOWS, Estimated
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import DataError
+from spolia.evaluation.data.dataset import DataSet
 
 KINDS = (".html", ".md", ".json")
 
@@ -80,7 +81,7 @@ def evaluate(
     again, and the report says so. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else
     ~/.cache/spolia.
     """
-    screen = Screen(json=given.json)
+    screen, given = Screen(json=given.json), with_profile_store(given, DataSet(str(data)))
     refuse_other_kinds(report or ())
     if save is not None and not save.suffix and not save.exists():
         save = save.with_suffix(".experiment")

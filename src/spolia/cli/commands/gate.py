@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from spolia.cli import reports
 from spolia.cli.commands.eval import DATA, WHAT, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
-from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions, real_model
+from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions, real_model, with_profile_store
 from spolia.cli.flow_parts import from_file, is_file, parts_of, with_sources
 from spolia.cli.flow_views import STAND_IN, described
 from spolia.cli.measuring_options import MeasuringOptions
+from spolia.cli.model_profile import profile_of
 from spolia.cli.options import FLOWS
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text
@@ -19,6 +20,7 @@ from spolia.core.environment import refuse_env
 from spolia.core.operator import inside
 from spolia.core.plurals import several
 from spolia.errors import DataError
+from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.json_lines import whole_files
 from spolia.evaluation.gate.baseline import Baseline
 from spolia.evaluation.gate.gate import TOLERANCE, Gate
@@ -147,7 +149,7 @@ def _options(
         store=said.store or None,
         prompts=Path(said.prompts) if said.prompts else None,
     )
-    return said, EvaluationRun(screen, Path(said.data), given)
+    return said, EvaluationRun(screen, Path(said.data), with_profile_store(given, DataSet(said.data)))
 
 
 def promote(
@@ -169,7 +171,8 @@ def promote(
     screen = Screen(json=given.json)
     if to not in ALIASES:
         raise DataError(f"--to {to}: no alias. Write {' or '.join(ALIASES)}.")
-    if not given.store:
+    given = replace(given, store=given.store or profile_of(given.profile_file).store or None)
+    if given.store is None:
         raise DataError("An alias belongs to a store. Write --store STORE.")
     corpus = Corpus(given.store)
     corpus.snapshot()

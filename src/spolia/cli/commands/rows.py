@@ -9,7 +9,7 @@ from spolia.cli import runs
 from spolia.cli.commands.eval import DATA
 from spolia.cli.commands.train import parts_for
 from spolia.cli.exit_codes import Exit
-from spolia.cli.experiments import SIMULATED, refuse_misspelt
+from spolia.cli.experiments import SIMULATED, refuse_misspelt, with_profile_store
 from spolia.cli.flow_parts import Parts, flow_of
 from spolia.cli.measuring_options import QuestionOptions
 from spolia.cli.model_profile import profile_of
@@ -80,6 +80,7 @@ def rows(
     if kind not in METHODS:
         raise DataError(f"Unknown kind of rows: {kind!r}. Write one of: {', '.join(METHODS)}.")
     refuse_misspelt(given)
+    given = with_profile_store(given, source)
     every = list(source.items(stored=given.store is not None))
     items = [item for item in QuestionSplit.of(every).train if part_of(item.id) == TRAIN]
     parts = parts_for(given, source, every, screen, web)

@@ -16,6 +16,7 @@ from spolia.cli.experiments import (
     real_model,
     refuse_misspelt,
     simulated_reader,
+    with_profile_store,
 )
 from spolia.cli.flow_parts import Parts, parts_of, with_sources
 from spolia.cli.measuring_options import QuestionOptions
@@ -118,6 +119,7 @@ def train(
     refuse_misspelt(given)
     if source.columns:
         screen.say(source.columns)
+    given = with_profile_store(given, source)
     items, apart = list(source.items(stored=given.store is not None)), _others(kept_apart, given.store)
     parts = parts_for(given, source, [*items, *(apart or ())], screen, web)
     runs.refuse_unpriced(given.budget_usd, [parts.llm])

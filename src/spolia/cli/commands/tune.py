@@ -13,6 +13,7 @@ from spolia import checksums
 from spolia.cli.autorag_study import ImportedStudy, imported_study
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
+from spolia.cli.experiments import with_profile_store
 from spolia.cli.finished_study import FinishedStudy
 from spolia.cli.measuring_options import MeasuringOptions
 from spolia.cli.options import Estimated
@@ -21,6 +22,7 @@ from spolia.cli.screen import Screen, json_text, one_line, table
 from spolia.cli.tuning_run import TuningRun
 from spolia.core.plurals import several
 from spolia.errors import DataError
+from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.json_lines import whole_files
 from spolia.evaluation.experiment.comparison import amount
 from spolia.models.file_hash import cache_folder
@@ -112,7 +114,7 @@ def tune(given: TuningOptions) -> Exit:
     the other finalists. With fewer than 200 questions and one objective, all are used to choose, and the score is
     corrected for that. Scores are kept as they are computed: after a kill, the same command continues.
     """
-    screen = Screen(json=given.json)
+    screen, given = Screen(json=given.json), with_profile_store(given, DataSet(str(given.data)))
     read = [Path(given.space), given.data, *(folder / RESULT for folder in given.warm or ())]
     if (file := Path(given.space)).is_file():
         read += [file.parent / one for one in NAMED_FILES.findall(file.read_text("utf-8", "replace"))]
