@@ -52,6 +52,8 @@ def test_what_cannot_be_read_again_is_named(spolia: Spolia, store: Path, tmp_pat
     ran = spolia("repair", "--store", store)
     assert ran.code == 3
     assert "'owls.md' was damaged and could not be read again" in ran.out
+    ran = spolia("doctor", "--store", store)
+    assert (ran.code, "1 damaged document not read again: owls.md" in " ".join(ran.out.split())) == (3, True)
     assert "hunt mice" not in spolia("search", "mice salt", "--store", store).out
     assert spolia("index", tmp_path / "elsewhere", "--store", store, "--no-vectors").code == 0
     assert spolia("doctor", "--deep", "--store", store).code == 0
@@ -69,3 +71,13 @@ def test_no_command_shows_a_password_that_stands_in_a_wrong_address(spolia: Spol
             ran = spolia(*command, "--store", store)
             assert (ran.code, "hunter2" in ran.out + ran.err) == (3, False), command
             assert "holds a password" in ran.out + ran.err
+
+
+def test_of_many_lines_the_first_ones_and_their_number_are_shown(
+    spolia: Spolia, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spolia.cli.commands.doctor.SHOWN", 1)
+    changed(store)
+    ran = spolia("repair", "--store", store)
+    assert [line.partition(":")[0] for line in ran.out.splitlines()] == ["mended", "mended"]
+    assert "mended: 1 more. To list all: spolia repair --json" in ran.out

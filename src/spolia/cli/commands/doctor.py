@@ -85,6 +85,10 @@ EXTRAS = {
 }
 
 
+SHOWN = 10
+"""Lines or names that are shown of many."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One line of the report. `state`: ok, missing (something optional) or broken."""
@@ -182,13 +186,15 @@ def repair(
     with screen.progress("repairing"):
         found = mended(Corpus(store), readers=readers_of(known, redact), known=mine.operators, wait_s=wait)
         beside = list(mend_files(Corpus(store).backend.folder))
-    repaired = [*found.repaired, *(said for said, is_mended in beside if is_mended)]
-    left = [*found.left, *(said for said, is_mended in beside if not is_mended)]
+    # Files come before documents, of which there may be thousands: only the first lines are shown.
+    repaired = [*(said for said, is_mended in beside if is_mended), *found.repaired]
+    left = [*(said for said, is_mended in beside if not is_mended), *found.left]
     screen.give(store=store, repaired=repaired, left=left)
-    for said in repaired:
-        screen.show(f"mended: {said}")
-    for said in left:
-        screen.show(f"left: {said}")
+    for word, lines in (("mended", repaired), ("left", left)):
+        for line in lines[:SHOWN]:
+            screen.show(f"{word}: {line}")
+        if len(lines) > SHOWN:
+            screen.show(f"{word}: {len(lines) - SHOWN:,} more. To list all: spolia repair --json")
     if not repaired and not left:
         screen.show(f"{store}: nothing is damaged")
     return Exit.STORE if left else Exit.DONE
@@ -218,6 +224,7 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
         snapshot = Corpus(path).snapshot()
         stats, problems = snapshot.stats(), snapshot.check(deep=deep)
         manifests = [snapshot.manifest(group) for group in snapshot.groups()]
+        lost = sorted(uri for uri, row in snapshot.sources().items() if row.size < 0)  # `repair` writes -1
     except Exception as error:  # whatever damage raises is what this looks for
         said = str(error) if isinstance(error, SpoliaError) else f"{path} is damaged: {type(error).__name__}: {error}"
         yield Finding("store", "broken", said)
@@ -237,6 +244,10 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
         yield Finding(f"group {manifest.group}", "ok", built)
     for problem in problems:
         yield Finding("store", "broken", problem)
+    if lost:
+        names = ", ".join(lost[:SHOWN]) + (", …" if len(lost) > SHOWN else "")
+        advice = "Index the folder with the options of before: spolia index FOLDER, or add_texts."
+        yield Finding("store", "broken", f"{several(len(lost), 'damaged document')} not read again: {names}. {advice}")
     folder = Corpus(path).backend.folder
     files = list(_file_findings(folder) if deep else _header_findings(folder))
     yield from files
