@@ -305,7 +305,7 @@ def test_a_complete_reply_is_not_lost_where_the_server_drips_its_end(end: tuple[
         server = threading.Thread(target=serve)
         server.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        assert model(url, deadline_s=1.0).generate(PROMPT, on_text=lambda text: None).text == "one"
+        assert model(url).generate(PROMPT, on_text=lambda text: None).text == "one"
         server.join()
 
 

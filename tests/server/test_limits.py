@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -21,17 +22,19 @@ pytest.importorskip("uvicorn", reason="the extra `server` is not installed")
 import httpx
 import uvicorn
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from spolia import BM25, Answer, Branch, Corpus, Extract, Operator, Query, ReciprocalRankFusion, add_texts, errors, step
 from spolia.cli.commands.doctor import store_findings
 from spolia.core.run_context import emit, retract
+from spolia.egress.retry import pause
 from spolia.server import process, request_checks
 from spolia.server.app import application
 from spolia.server.audit import AuditLog, rows_of, verified
 from spolia.server.error_replies import refusal
 from spolia.server.keys import ApiKeys
+from spolia.server.request_checks import JsonRoute
 from spolia.server.request_threads import RequestThreads
 from spolia.server.service import ServedFlow, Service
 from tests.cases import check_each
@@ -156,6 +159,58 @@ def test_a_client_that_does_not_read_loses_its_connection(monkeypatch: pytest.Mo
 
     assert asyncio.run(sent()) < size
     assert counted == [1]
+
+
+STREAMS: dict[str, dict[str, Any]] = {
+    "/v1/answer": {"question": "What?", "stream": True},
+    "/v1/chat/completions": {
+        "model": "waiting", "messages": [{"role": "user", "content": "What?"}], "stream": True,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_stream_ends_with_an_event_when_the_server_stops() -> None:
+    def wait(query: Query) -> Answer:
+        while True:
+            pause(0.01)
+
+    flow: Operator[Query, Answer] = step(wait)
+    service = Service(Corpus("nowhere.spolia"), [one := ServedFlow("waiting", flow, flow)], one)
+    app = application(service, ApiKeys.of_token("k"))
+    streamed = {
+        route.path
+        for route in app.routes
+        if isinstance(route, JsonRoute)
+        if any(
+            "stream" in getattr(one.field_info.annotation, "model_fields", ()) for one in route.dependant.body_params
+        )
+    }
+    assert streamed == set(STREAMS), "write a request for each route with `stream`"
+
+    async def last_part(path: str) -> bytes:
+        messages, left = [{"type": "http.request", "body": json.dumps(STREAMS[path]).encode()}], asyncio.Event()
+        parts: list[bytes] = []
+
+        async def receive() -> Message:
+            if not messages:
+                await left.wait()
+            return messages.pop()
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                parts.append(message["body"])
+                service.stop()
+
+        headers = [(b"host", b"localhost"), (b"authorization", b"Bearer k"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
+        await app(scope, receive, send)
+        return parts[-1]
+
+    async def last_parts() -> list[bytes]:
+        return [await last_part(path) for path in STREAMS]
+
+    assert [b'"code": "server_stopping"' in part for part in asyncio.run(last_parts())] == [True] * len(STREAMS)
 
 
 def test_a_thread_that_is_free_works_next_and_a_second_one_starts_only_beside_it() -> None:
