@@ -26,7 +26,7 @@ from retrieval import DATA
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.flow_files.built_in_flows import BUILT_IN
 from spolia.flows.corag import corag
 from spolia.journal import Runs
@@ -98,7 +98,7 @@ def main() -> None:
     given = parser.parse_args()
     for name in SETS:
         data = DataSet(str(DATA / name))
-        search = BUILT_IN["bm25"](indexed(data), None, None, 5)
+        search = BUILT_IN["bm25"](index_passages(data), None, None, 5)
         FOUND.update((item.question, search(Query(item.question))) for item in islice(data.items(), given.questions))
     flow, questions = corag(Timed(), found_before, steps=STEPS), list(FOUND)
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ from babel.messages.pofile import read_po
 from results import publish
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.text import decoded
+from spolia.indexing.readers.text import decode
 
 ENCODINGS = {
     "ar": "cp1256 iso8859-6", "bg": "cp1251", "cs": "cp1250 iso8859-2", "da": "cp1252", "de": "cp1252",
@@ -69,7 +69,7 @@ def main() -> None:
     for length, text, data in pieces():
         counts[length] += 1
         try:
-            exact[length] += decoded(data, "piece.txt").text == text
+            exact[length] += decode(data, "piece.txt").text == text
         except DocumentError:
             continue
     shares = {f"{length} characters": round(exact[length] / counts[length], 4) for length in DRAWS}

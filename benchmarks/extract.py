@@ -26,7 +26,7 @@ from results import publish
 
 from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.statistics.sample import interval
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.generation.extract import Extract, count_words
@@ -104,7 +104,7 @@ def result(name: str, limit: int | None) -> dict[str, Any]:
     data, embedder = DataSet(str(DATA / name)), MiniLM(threads=1)
     items = [item for item in data.sample(limit) if item.answers]
     with tempfile.TemporaryDirectory() as folder:
-        group = indexed(data, embedder, folder=Path(folder))
+        group = index_passages(data, embedder, folder=Path(folder))
         found = {"bm25": searched(bm25(group), items), "hybrid": searched(hybrid(group, embedder), items)}
     extracts = {"bm25": Extract(), "hybrid": Extract(embedder)}
     flows: dict[str, Any] = {}

@@ -27,7 +27,7 @@ from results import publish
 
 from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.flow_files.built_in_flows import hybrid
 from spolia.generation.extract import Clues, Extract, PassageSentences, clues, cosines, count_words
 from spolia.models.onnx.minilm import MiniLM
@@ -54,7 +54,7 @@ def corpora(name: str, folder: Path, size: int = 240) -> list[DataSet]:
 
 
 def searched(part: DataSet, folder: Path) -> Operator[Query, Ranking]:
-    return hybrid(indexed(part, EMBEDDER, folder=folder), EMBEDDER)
+    return hybrid(index_passages(part, EMBEDDER, folder=folder), EMBEDDER)
 
 
 @dataclass

@@ -27,7 +27,7 @@ from spolia.core.combinators.branch import Branch
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.measures.registry import parse_measures
@@ -78,7 +78,7 @@ def measured(name: str, kept: Path) -> dict[str, Any]:
     """Everything about one data set, as plain data."""
     data, embedder = DataSet(str(DATA / name)), MiniLM()
     items = _items(data)
-    chunks = indexed(data, embedder)
+    chunks = index_passages(data, embedder)
     flows = _flows(name, data, chunks, embedder)
     measures = RETRIEVAL + (", full@2, full@5, full@10" if name in MULTI_HOP else "")
     with Runs(kept / "runs.db") as runs, Run(cache=runs.cache) as run:
@@ -114,7 +114,7 @@ def _flows(name: str, data: DataSet, chunks: NodeGroup, embedder: MiniLM) -> dic
     """What is compared; `bm25 plain` makes terms as the reference does, to tell what a difference comes from."""
     flows: dict[str, Operator[Query, Any]] = {"bm25": bm25(chunks, top_k=PLACES)}
     if name not in AS_HERE:
-        flows[PLAIN] = _unmarked(data) if name in UNMARKED else bm25(indexed(data, analyzer=WORDS), top_k=PLACES)
+        flows[PLAIN] = _unmarked(data) if name in UNMARKED else bm25(index_passages(data, analyzer=WORDS), top_k=PLACES)
     arms = Branch(bm25(chunks, top_k=PLACES), dense(chunks, embedder, top_k=PLACES))
     flows["dense"] = dense(chunks, embedder, top_k=PLACES)
     flows["rank fusion"] = arms >> ReciprocalRankFusion(top_k=PLACES)
@@ -128,7 +128,7 @@ def _unmarked(data: DataSet) -> Operator[Query, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     rows = ({"id": one.id, "title": no_marks(one.title), "text": no_marks(one.text)} for one in data.passages())
     (folder / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return without_marks >> bm25(indexed(DataSet(str(folder)), analyzer=PAIRS), top_k=PLACES)
+    return without_marks >> bm25(index_passages(DataSet(str(folder)), analyzer=PAIRS), top_k=PLACES)
 
 
 def no_marks(text: str) -> str:

@@ -38,7 +38,7 @@ import results
 
 from spolia import Corpus, sync
 from spolia.cli.commands.doctor import store_findings
-from spolia.cli.written_files import by_store, damaged_elsewhere, kind_of, mend_files
+from spolia.cli.written_files import damaged_elsewhere, kind_of, mend_files, skip_for_store_check
 from spolia.errors import SpoliaError
 from spolia.filters import Between
 from spolia.indexing.sync.groups import main_definition
@@ -238,7 +238,9 @@ def service_files(store: Path) -> list[Path]:
     """The files of a service that only a backup can restore."""
     kinds = {path: kind_of(path.relative_to(store).as_posix()) for path in sorted(store.rglob("*")) if path.is_file()}
     return [
-        path for path, kind in kinds.items() if kind and kind.if_damaged == "restored" and kind.check is not by_store
+        path
+        for path, kind in kinds.items()
+        if kind and kind.if_damaged == "restored" and kind.check is not skip_for_store_check
     ]
 
 

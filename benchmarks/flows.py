@@ -48,7 +48,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.errors import SpoliaError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.measures.costs import AverageTokens, DocumentsShown, RetrievalCalls, UsedCalls
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measures
@@ -262,7 +262,7 @@ class Bench:
             folder = cache_folder() / "worlds" / f"{name}-{world.seed}-{world.people}-{world.questions}"
             world.but(variant=variant).write(folder)
             data = DataSet(str(folder))
-        chunks = indexed(data, embedder)
+        chunks = index_passages(data, embedder)
         is_local = (lambda document: document.startswith("l")) if name == "contradicting" else in_local
         for retriever in retrievers:
             search = BUILT_IN[retriever](chunks, embedder, None, PLACES)

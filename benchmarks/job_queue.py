@@ -33,9 +33,9 @@ def opened(place: str) -> JobQueue:
     if "://" not in place:
         return JobQueue(SqliteTable(Path(place)))
     from spolia.services.postgres_jobs import PostgresTable
-    from spolia.stores.backends.postgres.address import address_of
+    from spolia.stores.backends.postgres.address import parse_address
 
-    return JobQueue(PostgresTable(address_of(place)))
+    return JobQueue(PostgresTable(parse_address(place)))
 
 
 def add(place: str, jobs: int) -> None:

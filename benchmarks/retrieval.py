@@ -17,7 +17,7 @@ from typing import Any
 from results import publish
 
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.measures.registry import parse_measures
@@ -47,7 +47,7 @@ def measured(name: str) -> dict[str, Any]:
     """Everything about one data set, as plain data."""
     data, embedder = DataSet(str(DATA / name)), MiniLM(threads=1)
     started = time.process_time()
-    chunks = indexed(data, embedder)
+    chunks = index_passages(data, embedder)
     index_cpu_s = time.process_time() - started
     items = data.sample(QUESTIONS, SEED)
     flows = {flow: BUILT_IN[flow](chunks, embedder) for flow in FLOWS}

@@ -10,7 +10,7 @@ from spolia.filters import Field
 from spolia.models.protocols import Embedder
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
-from spolia.stores.definition import DOCUMENT, Definition, Part, Piece, Splitter, whole
+from spolia.stores.definition import DOCUMENT, Definition, Part, Piece, Splitter, document_node
 from spolia.stores.groups.nodes import NodeFactory
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
@@ -83,13 +83,13 @@ def _put(
     writer: Writer, id: str, source: Source, groups: Mapping[str, Definition], secret: Mapping[str, tuple[str, ...]]
 ) -> None:
     document = Document(id, source.text, uri=f"{id}.txt", readers=source.readers, meta=source.meta)
-    made: dict[str, list[Node]] = {DOCUMENT: [whole(document)]}
+    made: dict[str, list[Node]] = {DOCUMENT: [document_node(document)]}
     for name, definition in groups.items():
         making = NodeFactory(document, name, definition.transform)
         made[name] = [
             node.but(readers=secret.get(node.id, node.readers))
             for parent in made[definition.parent]
-            for node in making.nodes(Part(parent, document), definition.transform(Part(parent, document)))
+            for node in making.make_nodes(Part(parent, document), definition.transform(Part(parent, document)))
         ]
     nodes = [node for name in groups for node in made[name]]
-    writer.put(document, nodes, SourceRow(document.uri, content_hash=id))
+    writer.put_document(document, nodes, SourceRow(document.uri, content_hash=id))

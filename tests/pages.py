@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spolia.cli.app import app_of
+from spolia.cli.app import build_app
 from spolia.cli.help_pages import default_text
 from tests import catalogue_pages, training_pages
 
@@ -21,7 +21,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 PART = re.compile(r"(<!-- made: ([\w ]+) -->\n).*?(<!-- end -->)", re.S)
 SHARED = 3
 """In so many commands an option is told once for all."""
-COMMANDS: Any = app_of()
+COMMANDS: Any = build_app()
 
 
 def filled(text: str) -> str:

@@ -140,7 +140,7 @@ def test_the_tree_of_the_architecture_is_the_one_that_is_checked() -> None:
 
 def test_no_page_that_is_asked_repeats_the_question() -> None:
     readme = (ROOT / "README.md").read_text()
-    asked = [*demo.OWN, *re.findall(r'^spolia (?:ask|search) "(.+?)"', readme, re.M)]
+    asked = [*demo.FIXED_QUESTIONS, *re.findall(r'^spolia (?:ask|search) "(.+?)"', readme, re.M)]
     for page in PAGES[1:]:
         assert [question for question in asked if question in page.read_text()] == [], page.name
 

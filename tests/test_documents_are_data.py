@@ -39,7 +39,7 @@ from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.contextual_headers import HeaderPassage
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.completions import CompletionModel
-from spolia.models.marks import without_marks
+from spolia.models.marks import escape_marks
 from spolia.models.prompting.role import Brief, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabilities, LanguageModel
@@ -147,7 +147,7 @@ VALUES: dict[str, Callable[[Texts], Any]] = {
     "Sequence[Answer]": lambda texts: (answer(texts), answer((texts[1], texts[2], texts[0]))),
     "Part": part,
     "HeaderPassage": lambda texts: HeaderPassage(texts[0], texts[1]),
-    "Brief": lambda texts: Brief.of(question=texts[0], passage=texts[1]),
+    "Brief": lambda texts: Brief.from_texts(question=texts[0], passage=texts[1]),
     "Prompt": lambda texts: Prompt((Message("user", texts[0]),)),
 }
 _TEXTS: list[Texts] = []  # what the search below finds
@@ -351,10 +351,10 @@ def test_a_prompt_of_ones_own_holds_too(texts: Texts) -> None:
 
 @given(st.text(), st.sets(st.sampled_from(["a", "passages", "q"])))
 def test_only_marks_are_changed_and_nothing_is_lost(text: str, names: set[str]) -> None:
-    kept = without_marks(text, names)
+    kept = escape_marks(text, names)
     assert len(kept) == len(text)
     assert all(one == other or one in "<＜﹤≮◁[［﹇【︻:：﹕︓⩴" for one, other in zip(text, kept, strict=True))
-    assert without_marks(kept, names) == kept
+    assert escape_marks(kept, names) == kept
 
 
 # ------------------------------------------------------------------------- what else is shown: rows, graphs, answers

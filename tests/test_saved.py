@@ -31,7 +31,7 @@ def saved(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_flow_files_and_the_store_of_each_version_are_asked(saved: Path) -> None:
-    flows = {path.stem: load(path, STAND_IN.given()) for path in (saved / "flows").glob("*.yaml")}
+    flows = {path.stem: load(path, STAND_IN.by_name()) for path in (saved / "flows").glob("*.yaml")}
     assert len(flows) >= 4
     words = load(saved / "flows" / "bm25.yaml", {"chunks": Corpus("store").group()})
     assert words(Query("Where is salt dug?")).nodes[0].uri == "salt.txt"

@@ -13,7 +13,7 @@ from spolia import Run
 from spolia.core.function import step
 from spolia.core.patterns import is_match
 from spolia.errors import Cancelled, StatementError
-from spolia.worker_process import Died, WorkerProcess, _idle, borrowed
+from spolia.worker_process import WorkerDied, WorkerProcess, _idle, borrow_worker
 
 pytestmark = pytest.mark.slow
 MB = 128
@@ -41,7 +41,7 @@ def sleep(seconds: float) -> None:
 
 @pytest.fixture
 def worker() -> Iterator[WorkerProcess]:
-    with borrowed(MB) as found:
+    with borrow_worker(MB) as found:
         yield found
 
 
@@ -67,7 +67,7 @@ def test_what_a_call_died_of_is_told_and_the_next_one_is_answered(
     worker: WorkerProcess, function: object, arguments: tuple[object, ...], said: str
 ) -> None:
     assert callable(function)
-    with pytest.raises(Died, match=said):
+    with pytest.raises(WorkerDied, match=said):
         worker.call(function, *arguments, seconds=0.3)
     assert worker.call(pid, seconds=5)
 
@@ -80,7 +80,7 @@ def test_a_worker_outlives_the_thread_that_started_it_and_no_two_callers_share_i
     found: list[int] = []
 
     def ask() -> None:
-        with borrowed(MB) as worker:
+        with borrow_worker(MB) as worker:
             found.append(worker.call(pid, seconds=5))
 
     for _ in range(2):
@@ -88,14 +88,14 @@ def test_a_worker_outlives_the_thread_that_started_it_and_no_two_callers_share_i
         thread.start()
         thread.join()
     assert found[0] == found[1]
-    with borrowed(MB) as one, borrowed(MB) as other:
+    with borrow_worker(MB) as one, borrow_worker(MB) as other:
         assert one.call(pid, seconds=5) != other.call(pid, seconds=5)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_process_takes_no_worker_of_its_parent() -> None:
-    with borrowed(MB) as worker:
-        worker.running()
+    with borrow_worker(MB) as worker:
+        worker.ensure_running()
     child = os.fork()
     if not child:
         os._exit(len(_idle[MB]))
@@ -106,10 +106,10 @@ def test_a_forked_process_takes_no_worker_of_its_parent() -> None:
 def test_a_cancelled_run_ends_the_call() -> None:
     @step
     def asked(seconds: float) -> None:
-        with borrowed(MB) as worker:
+        with borrow_worker(MB) as worker:
             worker.call(sleep, seconds, seconds=seconds)
 
     with Run() as run:
         threading.Timer(0.3, run.cancel).start()
-        with pytest.raises((Cancelled, Died)):
+        with pytest.raises((Cancelled, WorkerDied)):
             run(asked, 60.0)

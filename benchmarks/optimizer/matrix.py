@@ -52,8 +52,8 @@ from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator, Then
 from spolia.core.run_context import attempt
 from spolia.core.sweepable import Swept
-from spolia.evaluation.data.dataset import DataSet, drawn
-from spolia.evaluation.experiment.flows import written
+from spolia.evaluation.data.dataset import DataSet, draw_items
+from spolia.evaluation.experiment.flows import portable_notation
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.measures.registry import parse_measures
@@ -178,7 +178,7 @@ def questions_of(sets: Sequence[DataSet], each: Sequence[int]) -> list[Item]:
     found = [
         in_files(item, data.name)
         for data, count in zip(sets, each, strict=True)
-        for item in drawn([one for one in data.items() if one.gold], count, 0)
+        for item in draw_items([one for one in data.items() if one.gold], count, 0)
     ]
     random.Random(0).shuffle(found)
     return found
@@ -267,7 +267,7 @@ def measured(
             np.array([str(dict(item.meta)["set"]) for item in there]),
             steps,
             step_us,
-            np.array(written(flow)),
+            np.array(portable_notation(flow)),
             *read.transpose(1, 2, 0),
         )
 

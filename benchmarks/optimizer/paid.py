@@ -43,7 +43,7 @@ from spolia import BM25, Branch, Choice, Identity, ReciprocalRankFusion
 from spolia.core.combinators.space import Space
 from spolia.core.operator import Operator
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.simulation.profile import Profile
 from spolia.evaluation.simulation.reader import SimulatedReader
@@ -107,7 +107,7 @@ class PaidGrid:
         reader = SimulatedReader.of(data, items, Profile(miss=0.1, lure=0.2))
         objectives = Objectives.of(MEASURE)
         asked = [item for item in items if all(one.applies(item) for one in objectives.measures)]
-        candidates = Candidates(Space(space(indexed(data, folder=folder / "stores"), reader)))
+        candidates = Candidates(Space(space(index_passages(data, folder=folder / "stores"), reader)))
         run, flows = Run(share=64 << 20), list(candidates.every)
         contexts = Contexts(candidates, lambda flow: asked, len(asked), run)
         groups, values = contexts.groups(flows), np.zeros((len(flows), len(asked)))

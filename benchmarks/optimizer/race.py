@@ -8,8 +8,8 @@ from math import sqrt
 import numpy as np
 from score_grid import Ints, ScoreGrid
 
-from spolia.evaluation.statistics.interval import student
-from spolia.optimizer.strategies import LEAST, Racing
+from spolia.evaluation.statistics.interval import student_t
+from spolia.optimizer.strategies import MINIMUM_QUESTIONS, Racing
 
 ROUNDING = 1e-12
 
@@ -30,7 +30,7 @@ class FastRace:
         flows, left = np.arange(len(scores)), scores
         limit = 1 - 2 * self.race.alpha / looks / max(1, len(scores) - 1)
         for look in range(looks):
-            upto = min(n, LEAST + (n - LEAST) * look // (looks - 1))
+            upto = min(n, MINIMUM_QUESTIONS + (n - MINIMUM_QUESTIONS) * look // (looks - 1))
             if len(flows) == 1:
                 break
             new = left[:, last:upto]
@@ -43,7 +43,7 @@ class FastRace:
             product = left[:, :upto] @ left[leader, :upto]
             spread = squares[flows] + squares[flows[leader]] - 2 * product - upto * gaps**2
             error = np.sqrt(np.maximum(spread, 0.0) / (upto - 1)) / sqrt(upto)
-            stays = gaps <= student(limit, upto - 1) * error + ROUNDING
+            stays = gaps <= student_t(limit, upto - 1) * error + ROUNDING
             if not stays.all():
                 flows, left = flows[stays], left[stays]
             last = upto

@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).parent))
 from matrix import DATA, MEASURE, ScoreMatrix, candidates_of
 
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.experiment.flows import written
+from spolia.evaluation.experiment.flows import portable_notation
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.earlier_studies import SHIPPED, SpaceNames, StudyRecord, question_marks
 
@@ -32,7 +32,7 @@ KEPT = 8
 
 def records(matrix: ScoreMatrix, candidates: Candidates) -> list[StudyRecord]:
     """One for each data set of a matrix."""
-    if str(matrix.space) != written(candidates.space.flow):
+    if str(matrix.space) != portable_notation(candidates.space.flow):
         raise SystemExit("The matrix is of another space than space.py. Make it again: matrix.py --out FILE.")
     names, found = SpaceNames(candidates), []
     for name in np.unique(matrix.sets).tolist():

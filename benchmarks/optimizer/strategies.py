@@ -38,7 +38,7 @@ from spolia.evaluation.measures.registry import parse_measure
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.plan import FINALISTS, STRATEGIES
 from spolia.optimizer.score_board import Board, Floats
-from spolia.optimizer.strategies import WARM, Strategy, find_best
+from spolia.optimizer.strategies import WARM_FLOWS, Strategy, find_best
 from spolia.optimizer.tuned_flow import FinalScores
 
 QUESTIONS, FRESH = 500, 300
@@ -259,7 +259,7 @@ def warm(grid: ScoreGrid, seeds: int) -> Json:
     names = np.unique(grid.sets).tolist()
     for name in names:
         own, others = grid.of_sets(name), grid.of_sets(*(other for other in names if other != name))
-        prior = np.argsort(-others.truth, kind="stable")[:WARM].tolist()
+        prior = np.argsort(-others.truth, kind="stable")[:WARM_FLOWS].tolist()
         curves = {"warm": curve(own, OURS, seeds, prior, WARM_SHARES)} | {
             f"{one}, cold": curve(own, one, seeds, (), WARM_SHARES) for one in (OURS, *COLD)
         }

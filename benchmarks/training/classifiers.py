@@ -40,7 +40,7 @@ from spolia.core.function import step  # noqa: E402
 from spolia.core.operator import Operator  # noqa: E402
 from spolia.evaluation.data.dataset import DataSet  # noqa: E402
 from spolia.evaluation.data.json_lines import write_rows  # noqa: E402
-from spolia.evaluation.data.passage_store import indexed  # noqa: E402
+from spolia.evaluation.data.passage_store import index_passages  # noqa: E402
 from spolia.evaluation.measures.answers.string_match import ExactMatch  # noqa: E402
 from spolia.evaluation.simulation.gold_hops import GoldChain  # noqa: E402
 from spolia.evaluation.simulation.profile import Profile  # noqa: E402
@@ -102,7 +102,7 @@ def world(folder: Path) -> World:
     write_rows(folder / "merged" / "corpus.jsonl", list(passages.values()))
     write_rows(folder / "merged" / "questions.jsonl", [{"id": "q", "question": "?"}])
     merged = DataSet(str(folder / "merged"))
-    return World(items, SimulatedReader.of(merged, items, PROFILE), indexed(merged, folder=folder))
+    return World(items, SimulatedReader.of(merged, items, PROFILE), index_passages(merged, folder=folder))
 
 
 @step

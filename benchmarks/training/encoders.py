@@ -26,7 +26,7 @@ from results import publish  # noqa: E402
 from retrieval import DATA  # noqa: E402
 
 from spolia.evaluation.data.dataset import DataSet  # noqa: E402
-from spolia.evaluation.data.passage_store import indexed  # noqa: E402
+from spolia.evaluation.data.passage_store import index_passages  # noqa: E402
 from spolia.evaluation.simulation.reader import SimulatedReader  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.retrieval.bm25 import BM25  # noqa: E402
@@ -52,13 +52,13 @@ def articles() -> tuple[DataSet, list[Item], list[Item]]:
 
 def bi_encoder(folder: Path) -> Trained:
     data, learned, apart = articles()
-    made = BiEncoderTrainer(indexed(data, MiniLM(), folder=folder), MiniLM())
+    made = BiEncoderTrainer(index_passages(data, MiniLM(), folder=folder), MiniLM())
     return train(made, learned, folder / "bi-encoder", kept_apart=apart, steps=STEPS["bi-encoder"], seed=SEED)
 
 
 def reranker(folder: Path) -> Trained:
     data, learned, apart = articles()
-    made = RerankerTrainer(indexed(data, MiniLM(), folder=folder), MiniLM())
+    made = RerankerTrainer(index_passages(data, MiniLM(), folder=folder), MiniLM())
     return train(made, learned, folder / "reranker", kept_apart=apart, steps=STEPS["reranker"], seed=SEED)
 
 
@@ -67,7 +67,7 @@ def context(folder: Path) -> Trained:
     items = list(data.items())
     split = QuestionSplit.of(items)
     learned = [*split.train, *split.validation]
-    made = ContextTrainer(SimulatedReader.of(data, items), BM25(indexed(data, folder=folder), top_k=5))
+    made = ContextTrainer(SimulatedReader.of(data, items), BM25(index_passages(data, folder=folder), top_k=5))
     return train(made, learned, folder / "context", kept_apart=split.kept_apart, steps=STEPS["context"], seed=SEED)
 
 

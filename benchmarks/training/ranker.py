@@ -36,7 +36,7 @@ import spolia.retrieval.learned as learned
 import spolia.training.ranker as training
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.json_lines import write_rows
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.statistics.sample import Sample
 from spolia.flow_files.built_in_flows import SHIPPED, hybrid
 from spolia.models.file_hash import cache_folder
@@ -46,7 +46,7 @@ from spolia.retrieval.graph.edges import SharedEntities
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.graph.walk import PersonalisedPageRank
 from spolia.retrieval.learned.features import FEATURES, QuestionInGroup
-from spolia.retrieval.learned.scores import LinearScore, Score, ranked
+from spolia.retrieval.learned.scores import LinearScore, Score, rank_candidates
 from spolia.retrieval.term_counts import texts_of
 from spolia.stores.corpus import NodeGroup
 from spolia.training.ranker import Example, PassFit, RankerTrainer, TreeFit, cross_fitted, seeds_of
@@ -321,7 +321,7 @@ class Pools:
 
     @staticmethod
     def _of(data: DataSet) -> Pool:
-        group = indexed(data, EMBEDDER)
+        group = index_passages(data, EMBEDDER)
         remember(group)
         return Pool.of(group, list(data.items()))
 
@@ -409,7 +409,7 @@ def cost(pools: Pools) -> Row:
             assert asked.ranks, asked.fused
         began = time.process_time()
         for asked in some:
-            ranked(asked, weights)
+            rank_candidates(asked, weights)
         each[name] = {
             "passages": some[0].links.count,
             "cpu_ms": round(1000 * (time.process_time() - began) / len(some), 2),
@@ -426,7 +426,7 @@ def cost(pools: Pools) -> Row:
 def single_hop(pools: Pools) -> Row:
     """R@1 on questions that one passage answers, by weights that were trained on all three sets, against hybrid."""
     data = DataSet(str(DATA / SINGLE))
-    group, items = indexed(data, EMBEDDER), data.sample(400, SEED)
+    group, items = index_passages(data, EMBEDDER), data.sample(400, SEED)
     pool, flow = Pool.of(group, items), hybrid(group, EMBEDDER, top_k=1)
     ours = recalls(pool, rank(pool, fitted(everything(pools), 2)), 1)
     theirs = [float(flow(Query(item.question)).hits[0].node.document in item.documents) for item in items]
@@ -442,7 +442,7 @@ def ship() -> None:
     """Train what comes with Spolia: on questions of all sets over all passages, with and without vectors."""
     assert Pools().own
     data = DataSet(str(merged_folder()))
-    group, items = indexed(data, EMBEDDER), list(data.items())
+    group, items = index_passages(data, EMBEDDER), list(data.items())
     chosen = [
         item for name in SETS for item in random.Random(SEED).sample([one for one in items if one.type == name], EACH)
     ]

@@ -25,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from results import publish
 
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.flow_files.built_in_flows import SHIPPED, hybrid
 from spolia.models.trained_weights import TrainedWeights
-from spolia.retrieval.learned.ranker import read_passes, searched_in, snapshot_of
-from spolia.retrieval.learned.scores import ranked
+from spolia.retrieval.learned.ranker import prepare_question, read_passes, snapshot_of
+from spolia.retrieval.learned.scores import rank_candidates
 from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from spolia.types import Query
@@ -43,20 +43,20 @@ PASSAGES_A_PERSON, QUESTIONS = 2.72, 60
 def measured(folder: Path) -> dict[str, float]:
     """The set-up in this process, and the mean over some questions."""
     data = DataSet(str(folder / "world"))
-    group, items = indexed(data, EMBEDDER, folder=folder), [item for item in data.items() if item.gold]
+    group, items = index_passages(data, EMBEDDER, folder=folder), [item for item in data.items() if item.gold]
     passes = read_passes("", TrainedWeights(SHIPPED[0]))
     with Run():
         snapshot, questions = snapshot_of(group, "entity", EMBEDDER), [Query(item.question) for item in items]
         hybrid(group, EMBEDDER)(questions[0])  # whose set-up is none of this
         began = time.process_time()
-        first = searched_in(snapshot, group, "entity", EMBEDDER, questions[0], frozenset(), None)
-        ranked(first, passes)
+        first = prepare_question(snapshot, group, "entity", EMBEDDER, questions[0], frozenset(), None)
+        rank_candidates(first, passes)
         set_up = time.process_time() - began
-        asked = [searched_in(snapshot, group, "entity", EMBEDDER, one, frozenset(), None) for one in questions[1:]]
+        asked = [prepare_question(snapshot, group, "entity", EMBEDDER, one, frozenset(), None) for one in questions[1:]]
         assert all(one.ranks and one.fused for one in asked)
         began = time.process_time()
         for one in asked:
-            ranked(one, passes)
+            rank_candidates(one, passes)
         each = (time.process_time() - began) / len(asked)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"set_up_s": round(set_up, 2), "question_ms": round(1000 * each, 2), "peak_mb": round(peak)}
@@ -68,7 +68,7 @@ def grown(passages: int) -> dict[str, Any]:
         FictionalWorld(7, people=round(passages / PASSAGES_A_PERSON), questions=QUESTIONS).write(folder / "world")
         data = DataSet(str(folder / "world"))
         began = time.process_time()
-        group = indexed(data, EMBEDDER, folder=folder)
+        group = index_passages(data, EMBEDDER, folder=folder)
         index = time.process_time() - began
         began = time.process_time()
         snapshot = snapshot_of(group, "entity", EMBEDDER)

@@ -29,7 +29,7 @@ from retrieval import DATA  # noqa: E402
 
 from spolia.core.function import step  # noqa: E402
 from spolia.evaluation.data.dataset import DataSet  # noqa: E402
-from spolia.evaluation.data.passage_store import indexed  # noqa: E402
+from spolia.evaluation.data.passage_store import index_passages  # noqa: E402
 from spolia.evaluation.experiment.experiment import Experiment  # noqa: E402
 from spolia.flow_files.built_in_flows import hybrid  # noqa: E402
 from spolia.generation.extract import Extract  # noqa: E402
@@ -82,7 +82,7 @@ def scores(flow: Any, items: Sequence[Item]) -> dict[str, Any]:
 
 def by_settings(reader: SpanReader, items: Sequence[Item], folder: Path) -> dict[tuple[float, float], float]:
     """F1 by weight of the rank and threshold, over the passages of squad2_dev."""
-    found = hybrid(indexed(DataSet(str(DATA / TRAINED_ON[1])), MiniLM(), folder=folder), MiniLM())
+    found = hybrid(index_passages(DataSet(str(DATA / TRAINED_ON[1])), MiniLM(), folder=folder), MiniLM())
     pairs = {f"{pair}": pair for pair in product(RANK_WEIGHTS, THRESHOLDS)}
     flows = {name: found >> reader.but(rank_weight=weight, threshold=least) for name, (weight, least) in pairs.items()}
     report = Experiment(flows, list(items), ("F1",)).run()
@@ -108,7 +108,7 @@ def result(steps: int, seed: int, folder: Path, questions: int | None) -> dict[s
     others = [item for item in fold(DataSet(str(DATA / TRAINED_ON[1])), "dev") if item.answers]
     asked = DataSet(str(DATA / ASKED))
     apart = asked.sample(questions)
-    search = hybrid(indexed(asked, MiniLM()), MiniLM())
+    search = hybrid(index_passages(asked, MiniLM()), MiniLM())
     chosen = by_settings(SpanReader(KeptSpans(found.weights)), others, folder)
     weight, least = max(chosen, key=lambda pair: chosen[pair])
     reader = SpanReader(KeptSpans(found.weights), rank_weight=weight, threshold=least)

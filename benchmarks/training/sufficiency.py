@@ -35,9 +35,9 @@ from results import publish  # noqa: E402
 from retrieval import DATA  # noqa: E402
 
 from spolia.evaluation.data.dataset import DataSet  # noqa: E402
-from spolia.evaluation.data.passage_store import indexed  # noqa: E402
+from spolia.evaluation.data.passage_store import index_passages  # noqa: E402
 from spolia.evaluation.simulation.profile import Profile, draw  # noqa: E402
-from spolia.evaluation.simulation.reader import Shown, SimulatedReader  # noqa: E402
+from spolia.evaluation.simulation.reader import PromptView, SimulatedReader  # noqa: E402
 from spolia.evaluation.statistics.sample import interval  # noqa: E402
 from spolia.flow_files.built_in_flows import BUILT_IN  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
@@ -81,7 +81,7 @@ class Planner(SimulatedReader):
         sample = prompt.sample if role.startswith("corag_next") else sum(map((*PUT, *again).index, put)) + len(put)
         return super()._reply(prompt.but(messages=found, sample=sample))
 
-    def _wanted(self, shown: Shown, found: Mapping[int, str], before: Sequence[str], times: int = 1) -> str:
+    def _wanted(self, shown: PromptView, found: Mapping[int, str], before: Sequence[str], times: int = 1) -> str:
         asked = super()._wanted(shown, found, before, times)
         is_hop = alike(asked) in {alike(hop.asked(found)) for hop in shown.chain.hops}
         put = ("", *PUT)[int(shown.key.split("|")[2]) // DRAWS % (len(PUT) + 1)]
@@ -114,7 +114,7 @@ def sampled(name: str, items: Sequence[Item], n: int, folder: Path) -> list[Samp
     kept = folder / f"{name}-{n}.json"
     if not kept.exists():
         data = DataSet(str(DATA / name))
-        reader, search = Planner.of(data, items, PROFILE), BUILT_IN["bm25"](indexed(data), None, None, 5)
+        reader, search = Planner.of(data, items, PROFILE), BUILT_IN["bm25"](index_passages(data), None, None, 5)
         found = list(sample_chains(reader, search, items, steps=STEPS, n=n))
         rows = [(one.item, one.chain.query.question, one.chain.pairs, one.exact, one.f1, one.tokens) for one in found]
         folder.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from results import publish  # noqa: E402
 from retrieval import DATA  # noqa: E402
 
 from spolia.evaluation.data.dataset import DataSet  # noqa: E402
-from spolia.evaluation.data.passage_store import indexed  # noqa: E402
+from spolia.evaluation.data.passage_store import index_passages  # noqa: E402
 from spolia.evaluation.experiment.experiment import Experiment  # noqa: E402
 from spolia.training.term_weights import TermWeightsTrainer  # noqa: E402
 from spolia.training.training import QuestionSplit, train  # noqa: E402
@@ -35,7 +35,7 @@ SETS = ("musique", "hotpotqa", "2wikimultihopqa")
 
 def result(name: str, seeds: int, folder: Path) -> dict[str, Any]:
     data = DataSet(str(DATA / name))
-    group, items = indexed(data), list(data.items())
+    group, items = index_passages(data), list(data.items())
     trainers = [TermWeightsTrainer(group) for _ in range(seeds)]
     found = [train(one, items, folder / name / str(seed), seed=seed, data=name) for seed, one in enumerate(trainers)]
     card = found[0].card

@@ -66,6 +66,7 @@ def write(path: Path, plain: Mapping[str, Any], indent: int | None = None) -> No
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_text(json.dumps(sign(plain), indent=indent), "utf-8")
+        # A rename is atomic, so a reader or a kill never sees half a file.
         part.replace(path)
     finally:
         with suppress(OSError):
@@ -82,9 +83,10 @@ def damage(path: Path) -> str:
 
 
 def _digest(plain: Mapping[str, Any]) -> str:
+    # Sorted, since the order of an object's names is no change.
     return blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def checksum_of(token: str) -> str:
-    """The eight characters that a token ends with."""
+    """Return the eight characters that a token ends with."""
     return f"{crc32(token.encode()):08x}"

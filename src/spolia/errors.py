@@ -24,7 +24,7 @@ class SpoliaError(Exception):
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says; where its own text raises, that it does.
+    """Return the text of an error; if the text itself raises, say so.
 
     >>> class Broken(Exception):
     ...     def __str__(self) -> str:
@@ -96,8 +96,8 @@ class NotFound(QueryError):
 class UnsupportedParameter(QueryError):
     """A request has a parameter that has no meaning here; `param` names it."""
 
-    def __init__(self, said: str, param: str) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(message)
         self.param = param
 
 
@@ -126,7 +126,7 @@ class FilterError(SpoliaError, ValueError):
 
 
 def _origin() -> dict[str, Any]:
-    """Where Spolia was installed from, as installers note it (PEP 610); nothing for the package index."""
+    """Return where Spolia was installed from, as installers note it (PEP 610); empty for the package index."""
     try:
         return dict(json.loads(metadata.distribution("spolia").read_text("direct_url.json") or "{}"))
     except metadata.PackageNotFoundError:
@@ -134,13 +134,13 @@ def _origin() -> dict[str, Any]:
 
 
 def pip_install(extra: str = "", option: str = "") -> str:
-    """The command that installs Spolia with an extra, from the folder or file that it was installed from."""
+    """Return the command that installs Spolia with an extra, from the folder or file that it was installed from."""
     origin = _origin()
     url = urlsplit(origin.get("url", ""))
     place = unquote(url.path) if url.scheme == "file" else "spolia"
     editable = "-e" if origin.get("dir_info", {}).get("editable") else ""
-    what = shlex.quote(f"{place}[{extra}]" if extra else place)
-    return " ".join(filter(None, ("pip install", option, editable, what)))
+    requirement = shlex.quote(f"{place}[{extra}]" if extra else place)
+    return " ".join(filter(None, ("pip install", option, editable, requirement)))
 
 
 class MissingExtra(SpoliaError, ImportError):
@@ -158,17 +158,19 @@ class MissingExtra(SpoliaError, ImportError):
         problem, remedy = "is not installed", pip_install(extra)
         if cause:
             problem, remedy = f"is installed but cannot be loaded: {cause}", pip_install(extra, "--force-reinstall")
+        # A library loaded late may find no room left for its thread-local data; glibc reserves more if told
+        # before the start.
         if "static TLS" in cause:
             remedy = "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=65536 before the command"
         super().__init__(f"{purpose} needs {module}, which {problem.rstrip('.')}. Write: {remedy}")
 
 
-def without_name(uri: str, reason: str) -> str:
-    """Why a file failed, without its name, which the caller prints first.
+def strip_name(uri: str, reason: str) -> str:
+    """Return why a file failed, without its name, which the caller prints first.
 
-    >>> without_name("a.pdf", "a.pdf is locked."), without_name("a.pdf", "It is empty.")
+    >>> strip_name("a.pdf", "a.pdf is locked."), strip_name("a.pdf", "It is empty.")
     ('is locked.', 'It is empty.')
-    >>> without_name("http://[::1]/", "http://[::1]/: ::1 is at ::1 (loopback).")
+    >>> strip_name("http://[::1]/", "http://[::1]/: ::1 is at ::1 (loopback).")
     '::1 is at ::1 (loopback).'
     """
     for mark in (": ", " "):
@@ -178,7 +180,7 @@ def without_name(uri: str, reason: str) -> str:
 
 
 @contextmanager
-def installed(extra: str, module: str, purpose: str) -> Iterator[None]:
+def require_extra(extra: str, module: str, purpose: str) -> Iterator[None]:
     """Import what an extra brings. Raises MissingExtra where it is not installed, or cannot be loaded."""
     try:
         yield
@@ -195,7 +197,7 @@ def require(module: ModuleType, purpose: str) -> None:
     Raises:
         MissingExtra: it is not installed, or cannot be loaded.
     """
-    with installed(*EXTRAS[module.__name__], purpose):
+    with require_extra(*EXTRAS[module.__name__], purpose):
         import_module(module.__name__)
 
 
@@ -221,8 +223,8 @@ class NeverWorked(StepFailed):
         degraded: what was out of order, by step and reason, and how often.
     """
 
-    def __init__(self, said: str, never_worked: tuple[str, ...], degraded: dict[str, dict[str, int]]) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, never_worked: tuple[str, ...], degraded: dict[str, dict[str, int]]) -> None:
+        super().__init__(message)
         self.never_worked, self.degraded = never_worked, degraded
 
 
@@ -328,8 +330,8 @@ class EgressError(SpoliaError):
         was_sent: whether the server may have had the request.
     """
 
-    def __init__(self, said: str, status: int = 0, after_s: float = 0.0, was_sent: bool = True) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, status: int = 0, after_s: float = 0.0, was_sent: bool = True) -> None:
+        super().__init__(message)
         self.status, self.after_s, self.was_sent = status, after_s, was_sent
 
 

@@ -21,6 +21,7 @@ _SHARED = stat.S_ISGID | stat.S_IRGRP
 def private(path: str | os.PathLike[str], flags: int) -> int:
     """Open a file; one that is made gets the mode of its folder's files. For `open(path, "wb", opener=private)`."""
     flags |= os.O_CLOEXEC
+    # The file can appear or vanish between the two attempts to open it, so both are repeated.
     while flags & os.O_CREAT:
         try:
             descriptor = os.open(path, flags | os.O_EXCL, FILE)
@@ -39,16 +40,16 @@ def make_folder(path: str | os.PathLike[str]) -> None:
     """Make a folder and those above it that are missing; one that is there keeps its mode."""
     path = os.path.abspath(path)
     while not os.path.isdir(path):
-        above = os.path.dirname(path)
-        if not os.path.isdir(above):
-            make_folder(above)
+        parent = os.path.dirname(path)
+        if not os.path.isdir(parent):
+            make_folder(parent)
         try:
             os.mkdir(path, FOLDER)
         except FileExistsError:
             if os.path.isdir(path):
                 return
             raise
-        os.chmod(path, _mode_in(above, FOLDER, SHARED_FOLDER))
+        os.chmod(path, _mode_in(parent, FOLDER, SHARED_FOLDER))
 
 
 def touch(path: str | os.PathLike[str]) -> None:
@@ -73,9 +74,9 @@ def file_mode(folder: str | os.PathLike[str]) -> int:
 def protect(path: str | os.PathLike[str]) -> None:
     """Give what a library has written, a file or a tree, the modes of the folder that it is in."""
     is_shared = _is_shared(os.path.dirname(os.path.abspath(path)))
-    for one, mode in _modes(path, is_shared=is_shared):
+    for entry, mode in _modes(path, is_shared=is_shared):
         with suppress(FileNotFoundError):
-            os.chmod(one, mode)
+            os.chmod(entry, mode)
 
 
 def set_aside(path: Path, root: Path | None = None, *, replaced: bool = False) -> Path:
@@ -122,17 +123,17 @@ def share(folder: str | os.PathLike[str], group: str = "") -> int:
     """
     count = 0
     for path, mode in list(_modes(folder, is_shared=bool(group))):
-        before = os.lstat(path)
+        old_state = os.lstat(path)
         if group:
             shutil.chown(path, group=group)
         os.chmod(path, mode)
-        after = os.lstat(path)
-        count += (before.st_mode, before.st_gid) != (after.st_mode, after.st_gid)
+        new_state = os.lstat(path)
+        count += (old_state.st_mode, old_state.st_gid) != (new_state.st_mode, new_state.st_gid)
     return count
 
 
 def _modes(path: str | os.PathLike[str], *, is_shared: bool) -> Iterator[tuple[str, int]]:
-    """A file or a tree, without links, with the modes that belong to it."""
+    """Yield a file, or the folders and files of a tree without links, with the modes that belong to them."""
     file, folder = (SHARED_FILE, SHARED_FOLDER) if is_shared else (FILE, FOLDER)
     if not os.path.isdir(path):
         yield os.fspath(path), file
@@ -140,9 +141,9 @@ def _modes(path: str | os.PathLike[str], *, is_shared: bool) -> Iterator[tuple[s
     for root, _, names in os.walk(path):
         yield root, folder
         for name in names:
-            one = os.path.join(root, name)
-            if stat.S_ISREG(os.lstat(one).st_mode):
-                yield one, file
+            file_path = os.path.join(root, name)
+            if stat.S_ISREG(os.lstat(file_path).st_mode):
+                yield file_path, file
 
 
 def _mode_in(folder: str, alone: int, shared: int) -> int:

@@ -35,7 +35,7 @@ def connect(path: Path, remedy: str, *, timeout_s: float, **options: Any) -> sql
     """
     with suppress(OSError):  # SQLite says what is wrong
         touch(path)
-    with named(path, remedy):
+    with translate_damage(path, remedy):
         connection = _open(path, remedy, timeout=timeout_s, check_same_thread=False, **options)
         try:
             connection.create_function("row_digest", -1, _digest, deterministic=True)
@@ -52,9 +52,10 @@ def connect(path: Path, remedy: str, *, timeout_s: float, **options: Any) -> sql
 
 
 def _open(path: Path, remedy: str, **options: Any) -> sqlite3.Connection:
+    # No other thread may connect between the check, which reads the file, and the connection: see `_CONNECTIONS`.
     with _OPENING:
         connections = _CONNECTIONS.setdefault(os.path.realpath(path), WeakSet())
-        if not connections and (cause := shortened(path)):
+        if not connections and (cause := truncation_damage(path)):
             raise StoreCorrupt(f"{path} is damaged: {cause}. {remedy}")
         connection = sqlite3.connect(path, factory=_Connection, **options)
         connections.add(connection)
@@ -83,11 +84,11 @@ def guard(connection: sqlite3.Connection) -> None:
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {DIGEST} BLOB")
         values = [name for name in columns if name != DIGEST]
         new = _as_bytes(f"NEW.{name}" for name in values)
-        which = " AND ".join(f"{name} = NEW.{name}" for name in keys)
+        row_condition = " AND ".join(f"{name} = NEW.{name}" for name in keys)
         for event, kind in (("INSERT", "insert"), (f"UPDATE OF {', '.join(values)}", "update")):
             connection.execute(
                 f"CREATE TRIGGER IF NOT EXISTS {table}_{kind}_digest AFTER {event} ON {table} BEGIN "
-                f"UPDATE {table} SET {DIGEST} = row_digest({new}) WHERE {which}; END"
+                f"UPDATE {table} SET {DIGEST} = row_digest({new}) WHERE {row_condition}; END"
             )
     connection.execute(f"CREATE TABLE IF NOT EXISTS {_SCHEMA} (digest BLOB NOT NULL)")
     if _schema_damage(connection):
@@ -100,7 +101,7 @@ def is_guarded(connection: sqlite3.Connection) -> bool:
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> tuple[list[str], list[str]]:
-    """The columns of a table, and those that name a row."""
+    """Return the columns of a table, and those that name a row."""
     rows = connection.execute(f"PRAGMA table_info({table})").fetchall()
     return [row[1] for row in rows], [row[1] for row in rows if row[5]] or ["rowid"]
 
@@ -120,7 +121,7 @@ def _digest(*values: Any) -> bytes:
 
 
 def _schema_damage(connection: sqlite3.Connection) -> str:
-    """How the definitions of tables differ from what was written, in words."""
+    """Return how the definitions of tables differ from what was written, in words."""
     if not is_guarded(connection):
         guarded = connection.execute("SELECT 1 FROM sqlite_master WHERE name LIKE '%\\_digest' ESCAPE '\\'").fetchone()
         return "its tables changed since they were written" if guarded else ""  # else of an earlier version
@@ -135,7 +136,7 @@ def _schema_digest(connection: sqlite3.Connection) -> bytes:
 
 
 @contextmanager
-def named(path: Path, remedy: str) -> Iterator[None]:
+def translate_damage(path: Path, remedy: str) -> Iterator[None]:
     """Turn what SQLite raises for a damaged file into `StoreCorrupt`; the rest stays as it is."""
     try:
         yield
@@ -150,8 +151,8 @@ def is_damage(error: sqlite3.Error) -> bool:
     return code & 0xFF in _DAMAGED or any(words in str(error) for words in _WORDS)
 
 
-def shortened(path: Path) -> str:
-    """How a database is shorter than it was, in words; empty if it is not, or a log stands ahead of it."""
+def truncation_damage(path: Path) -> str:
+    """Return how a database is shorter than it was, in words; empty if it is not, or a log stands ahead of it."""
     size = path.stat().st_size if path.exists() else 0
     if not size:
         return ""
@@ -163,18 +164,23 @@ def shortened(path: Path) -> str:
         return ""
     (page,) = unpack(">H", header[16:18])
     changes, pages = unpack(">2I", header[24:32])
-    (counted,) = unpack(">I", header[92:96])  # the changes at which the number of pages was written
-    whole = pages * (65536 if page == 1 else page)
-    return f"it has {size} bytes, {whole} were written" if changes == counted and size < whole else ""
+    (changes_at_count,) = unpack(">I", header[92:96])  # the changes at which the number of pages was written
+    written_size = pages * (65536 if page == 1 else page)
+    return (
+        f"it has {size} bytes, {written_size} were written"
+        if changes == changes_at_count and size < written_size
+        else ""
+    )
 
 
 def damage(path: Path) -> str:
-    """What is wrong with a file of records, in words; empty if nothing is. All of it is read, and nothing written."""
+    """Return what is wrong with a file of records, in words; empty if nothing is. All of it is read, and nothing
+    written."""
     if not path.is_file():
         return f"{path} is not a file"
     try:
         is_open = bool(_CONNECTIONS.get(os.path.realpath(path)))
-        if cause := ("" if is_open else shortened(path)) or lost_ahead(path):
+        if cause := ("" if is_open else truncation_damage(path)) or log_damage(path):
             return f"{path} is damaged: {cause}"
         if not path.stat().st_size and not _log_of(path):
             return ""  # a process was killed before it made the tables
@@ -221,8 +227,8 @@ _WORD = 0xFFFFFFFF
 Sums = tuple[int, int]
 
 
-def lost_ahead(database: Path) -> str:
-    """What is wrong with a write-ahead log, in words: what was committed behind a damaged frame is lost."""
+def log_damage(database: Path) -> str:
+    """Return what is wrong with a write-ahead log, in words: what was committed behind a damaged frame is lost."""
     path = Path(f"{database}-wal")
     if path.exists() and not path.is_file():  # a device has no end
         return f"{path.name} is not a file, but a folder, a device or a pipe"
@@ -231,14 +237,16 @@ def lost_ahead(database: Path) -> str:
         return ""
     magic, _, page = unpack(">3I", log[:12])
     order = ">" if magic & 1 else "<"
-    sums = _summed((0, 0), log[:24], order)
+    sums = _add_checksums((0, 0), log[:24], order)
     if magic & ~1 != _LOG or sums != unpack(">2I", log[24:_HEADER]):
         return f"{path.name}: its header is damaged, so that what was committed last is lost"
     damaged = 0
-    for number, at in enumerate(range(_HEADER, len(log) - _FRAME - page + 1, _FRAME + page), 1):
-        frame = log[at : at + _FRAME]
+    for number, offset in enumerate(range(_HEADER, len(log) - _FRAME - page + 1, _FRAME + page), 1):
+        frame = log[offset : offset + _FRAME]
         if not damaged:
-            sums = _summed(_summed(sums, frame[:8], order), log[at + _FRAME : at + _FRAME + page], order)
+            sums = _add_checksums(
+                _add_checksums(sums, frame[:8], order), log[offset + _FRAME : offset + _FRAME + page], order
+            )
             damaged = number if sums != unpack(">2I", frame[16:]) or frame[8:16] != log[16:24] else 0
         is_of_this = frame[8:12] == log[16:20] or frame[12:16] == log[20:24]
         if damaged and is_of_this and frame[4:8] != bytes(4):
@@ -246,10 +254,10 @@ def lost_ahead(database: Path) -> str:
     return ""
 
 
-def _summed(sums: Sums, data: bytes, order: str) -> Sums:
-    one, two = sums
+def _add_checksums(sums: Sums, data: bytes, order: str) -> Sums:
+    first_sum, second_sum = sums
     words = unpack(f"{order}{len(data) // 4}I", data)
     for first, second in zip(words[::2], words[1::2], strict=True):
-        one = one + first + two & _WORD
-        two = two + second + one & _WORD
-    return one, two
+        first_sum = first_sum + first + second_sum & _WORD
+        second_sum = second_sum + second + first_sum & _WORD
+    return first_sum, second_sum

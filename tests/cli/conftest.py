@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from spolia.cli.app import app_of
+from spolia.cli.app import build_app
 from spolia.testing import OpenAIServer
 
-COMMANDS: Any = app_of()
+COMMANDS: Any = build_app()
 """Built once: that takes longer than most commands."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from spolia import Answer, Item
 from spolia.evaluation.measures.answers.string_match import F1
-from spolia.evaluation.measures.judged.calibration import AT_ONCE, LabelledAnswer, calibrated
+from spolia.evaluation.measures.judged.calibration import BATCH_SIZE, LabelledAnswer, calibrated
 from spolia.evaluation.measures.measure import Case
 from spolia.testing import OpenAIServer, ServedReply
 
@@ -83,9 +83,9 @@ def test_where_answers_go_and_why_a_judge_is_silent_is_said(spolia: Spolia, labe
 def test_how_far_the_judging_is_is_told() -> None:
     labelled = [
         LabelledAnswer(Case(Item(f"q{n}", "Who?", answers=("Nokia",)), Answer("Nokia")), 1.0)
-        for n in range(AT_ONCE + 1)
+        for n in range(BATCH_SIZE + 1)
     ]
     told: list[tuple[int, int]] = []
     found = calibrated(F1(), labelled, lambda done, total: told.append((done, total)))
-    assert told == [(AT_ONCE, AT_ONCE + 1), (AT_ONCE + 1, AT_ONCE + 1)]
-    assert found.agreement.n == AT_ONCE + 1
+    assert told == [(BATCH_SIZE, BATCH_SIZE + 1), (BATCH_SIZE + 1, BATCH_SIZE + 1)]
+    assert found.agreement.n == BATCH_SIZE + 1

@@ -11,7 +11,7 @@ import pytest
 
 from spolia.cli.commands.eval import WHAT
 from spolia.evaluation.data.dataset import part_of
-from spolia.evaluation.measures.registry import WRITTEN
+from spolia.evaluation.measures.registry import CLASSES
 from spolia.testing import OpenAIServer, ServedReply
 
 from .conftest import Spolia
@@ -430,7 +430,7 @@ def test_what_cannot_be_reported_is_said_before_anything_is_asked(
 
 def test_help_names_all_measures_that_the_command_can_take() -> None:
     named = set(re.findall(r"[\w@-]+", WHAT.partition(". ")[2]))
-    assert set(WRITTEN) - {"BERTScore"} <= named  # which needs an embedder of tokens, and no name can give one
+    assert set(CLASSES) - {"BERTScore"} <= named  # which needs an embedder of tokens, and no name can give one
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Path:
             pages = (number + 1, number + 1) if uri.endswith("pdf") else None
             span = Span(0, len(text), pages=pages, lines=None if pages else (4, 5))
             node = Node(f"n{number}", text, f"d{number}", "chunk", span, uri=uri)
-            writer.put(Document(f"d{number}", text, uri), [node], SourceRow(uri, len(text), content_hash=uri))
+            writer.put_document(Document(f"d{number}", text, uri), [node], SourceRow(uri, len(text), content_hash=uri))
     return Path(corpus.path)
 
 
@@ -136,7 +136,7 @@ def test_what_is_not_recorded_since_the_disk_is_full_is_told_with_the_answer(
         connection.execute("PRAGMA max_page_count = 1")  # as many as there are
         return connection
 
-    monkeypatch.setattr(database, "connected", full)
+    monkeypatch.setattr(database, "connect", full)
     ran = spolia("search", "tide " * 20_000, "--store", store, "--json")
     assert (ran.code, len(ran.json["hits"])) == (0, 1)
     assert "Not all of this run is recorded: " in ran.err

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spolia import ChatModel, Corpus, add_texts
-from spolia.cli.commands.serve import _flows
-from spolia.cli.flow_parts import parts_of
+from spolia.cli.commands.serve import _load_flows
+from spolia.cli.flow_parts import build_parts
 from spolia.cli.screen import Screen
 
 
@@ -16,8 +16,8 @@ from spolia.cli.screen import Screen
 def test_a_server_that_several_flows_ask_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = Corpus(str(tmp_path / "notes.spolia"))
     add_texts(corpus, {"tides": "The moon pulls the sea."})
-    parts = parts_of(corpus.path, llm=ChatModel("m", "http://127.0.0.1:9/v1"))
-    _flows(["bm25", "naive", "default"], parts, Screen(json=False))
+    parts = build_parts(corpus.path, llm=ChatModel("m", "http://127.0.0.1:9/v1"))
+    _load_flows(["bm25", "naive", "default"], parts, Screen(json=False))
     said = capsys.readouterr().err
     assert said.count("http://127.0.0.1:9/v1") == 1
     assert [line.partition(" ")[0] for line in said.splitlines() if " searches with " in line] == ["naive", "default"]

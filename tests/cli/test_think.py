@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spolia.cli.model_profile import profile_of
-from spolia.cli.models import model_at
+from spolia.cli.model_profile import load_profile
+from spolia.cli.models import load_language_model
 from spolia.errors import QueryError
 from spolia.models import ChatModel
 from tests.pages import COMMANDS
@@ -29,10 +29,10 @@ def test_each_command_that_names_a_model_takes_tokens_to_think() -> None:
 def test_the_command_line_comes_before_the_profile(tmp_path: Path) -> None:
     file = tmp_path / "spolia.toml"
     file.write_text(f'[llm]\nurl = "{URL}"\nmodel = "m"\nthought_tokens = 700\n')
-    given = [model_at(URL, "m", profile_of(file), think) for think in (0, 2000)]
+    given = [load_language_model(URL, "m", load_profile(file), think) for think in (0, 2000)]
     assert [model.thought_tokens for model in given if isinstance(model, ChatModel)] == [700, 2000]
 
 
 def test_a_model_in_a_file_is_told_that_it_needs_none(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="--think is for a model on a server"):
-        model_at(str(tmp_path), "", None, 9)
+        load_language_model(str(tmp_path), "", None, 9)

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from spolia import step
-from spolia.cli.user_modules import own
+from spolia.cli.user_modules import load_user_modules
 from spolia.core.operator import Operator
 from spolia.journal import Runs
 from spolia.models import Lines, Role, ScriptedModel
@@ -43,7 +43,7 @@ def turned(value: Ranking) -> Ranking:
 @step
 def asked(value: Ranking) -> Any:
     role = Role("Name parts.\n<question>{{question}}</question>", Lines())
-    return Ask(ScriptedModel(("one\ntwo",)), role)(Brief.of(question=value.query.text))
+    return Ask(ScriptedModel(("one\ntwo",)), role)(Brief.from_texts(question=value.query.text))
 
 
 def recorded(path: Path, flow: Operator[Any, Any], value: Any, values: bool = True, **run: Any) -> str:
@@ -278,7 +278,7 @@ def test_a_keyword_argument_of_a_function_is_set_as_it_is_declared(spolia: Spoli
         "    return query.rewritten(query.text + end)\n"
     )
     path, known = tmp_path / "runs.db", ("--known", tmp_path / "ending.py")
-    recorded(path, own((str(known[1]),)).operators[0], Query("why"))  # type: ignore[arg-type]
+    recorded(path, load_user_modules((str(known[1]),)).operators[0], Query("why"))  # type: ignore[arg-type]
     for written, text in (("end=?", "why?"), ("end=7", "why7"), ('end="7"', "why7")):
         again = spolia("trace", "last", "--replay", 1, "--journal", path, *known, "--set", written, "--json").json
         assert again["output"]["Query"]["text"] == text
@@ -321,7 +321,7 @@ def test_a_step_of_the_users_own_needs_its_module(spolia: Spolia, tmp_path: Path
         "    return query.rewritten(query.text.upper())\n"
     )
     path, known = tmp_path / "runs.db", ("--known", tmp_path / "own.py")
-    recorded(path, own((str(known[1]),)).operators[0], Query("why?"))  # type: ignore[arg-type]
+    recorded(path, load_user_modules((str(known[1]),)).operators[0], Query("why?"))  # type: ignore[arg-type]
     again = spolia("trace", "last", "--replay", 1, "--journal", path, *known, "--json").json
     assert (again["same"], again["output"]["Query"]["text"]) == (True, "WHY?")
 

@@ -18,9 +18,9 @@ from typing import Any
 import click
 import pytest
 
-from spolia.cli.app import app_of, run
+from spolia.cli.app import build_app, run
 from spolia.cli.commands.doctor import BASE, EXTRAS
-from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.exit_codes import Exit, guard_command
 from spolia.errors import ModelRejected, QueryError, SpoliaError, StoreBusy
 from tests.cases import check_each
 
@@ -53,7 +53,7 @@ def test_help_fits_on_a_screen_and_names_every_option(
     spolia: Spolia, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for words, command in leaf_commands(app_of()):
+    for words, command in leaf_commands(build_app()):
         with subtests.test(" ".join(words)):
             short = spolia(*words, "--help").out.splitlines()
             assert len(short) < 60
@@ -135,7 +135,7 @@ def ended(error: BaseException) -> int:
         raise error
 
     with pytest.raises(click.exceptions.Exit) as caught:
-        guarded(command)(json=True)
+        guard_command(command)(json=True)
     return caught.value.exit_code
 
 

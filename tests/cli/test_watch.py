@@ -262,19 +262,19 @@ def test_patience_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     now, tried = [0.0], []
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     patience = Patience(1.0)
-    patience.failed({"a"}, tried=True)
+    patience.record_failures({"a"}, tried=True)
     for second in range(40):
         now[0] = float(second)
-        if patience.is_over:
+        if patience.is_retry_due:
             tried.append(second)
-            patience.failed({"a"}, tried=True)
+            patience.record_failures({"a"}, tried=True)
     assert tried == [1, 3, 7, 15, 31]
-    patience.failed({"a", "b"}, tried=False)
+    patience.record_failures({"a", "b"}, tried=False)
     now[0] = 41.0
-    assert patience.is_over
-    patience.failed((), tried=True)
+    assert patience.is_retry_due
+    patience.record_failures((), tried=True)
     now[0] = 9999.0
-    assert not patience.is_over
+    assert not patience.is_retry_due
 
 
 def test_other_readers_are_followed_and_a_file_of_them_that_is_not_whole_is_waited_for(
@@ -341,7 +341,7 @@ def test_sources_are_looked_at_again_after_a_while(
         return index_folder(screen, making, **how)
 
     report, _ = run()
-    assert Watch(screen, making.places(), run, 2.0, (), follow_links=False, readers=READERS).go_on(report) == 0
+    assert Watch(screen, making.places(), run, 2.0, (), follow_links=False, readers=READERS).follow(report) == 0
     assert set(slept) == {2.0}
     assert f"added    {uri}" in capsys.readouterr().out
     assert uri in Corpus(str(store)).latest().sources()

@@ -22,12 +22,12 @@ from spolia.cli.written_files import (
     MECHANISMS,
     OTHER_FILES,
     STORE_FILES,
-    by_store,
     damaged_elsewhere,
     damaged_files,
     kind_elsewhere,
     kind_of,
-    without_content,
+    skip_content,
+    skip_for_store_check,
 )
 from spolia.errors import SpoliaError
 from spolia.stores.open_store import forget
@@ -109,7 +109,7 @@ def test_a_store_shared_with_a_group_and_what_is_written_later_is_readable_by_it
     assert not any(mode & 0o077 for mode in modes(store).values())
 
 
-CHECKED = [kind for kind in STORE_FILES if kind.check not in (by_store, without_content)]
+CHECKED = [kind for kind in STORE_FILES if kind.check not in (skip_for_store_check, skip_content)]
 
 
 @pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.pattern)
@@ -242,7 +242,7 @@ def test_what_is_written_elsewhere_is_in_the_table_whole_and_known_to_the_doctor
     files = [path for path in elsewhere.rglob("*") if path.is_file()]
     kinds = {kind_elsewhere(path) for path in files}
     assert None not in kinds
-    assert {kind for kind in OTHER_FILES if kind.check is not without_content} - kinds == {
+    assert {kind for kind in OTHER_FILES if kind.check is not skip_content} - kinds == {
         kind
         for kind in OTHER_FILES
         if kind.pattern == "*.db"  # the same check as `runs.db`

@@ -29,7 +29,10 @@ def test_a_hint_installs_from_where_it_was_installed(
 
 def test_a_package_that_cannot_be_loaded_is_not_called_missing() -> None:
     def message(error: Exception) -> str:
-        with pytest.raises(errors.MissingExtra) as raised, errors.installed("hnsw", "usearch", "A graph of vectors"):
+        with (
+            pytest.raises(errors.MissingExtra) as raised,
+            errors.require_extra("hnsw", "usearch", "A graph of vectors"),
+        ):
             raise error
         return str(raised.value)
 

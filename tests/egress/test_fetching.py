@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from spolia.egress.addresses import connected, refused
+from spolia.egress.addresses import nonpublic_kind, open_socket
 from spolia.egress.download import Fetched, fetch
 from spolia.errors import EgressFailed, EgressRefused
 from tests.cases import check_each
@@ -103,7 +103,7 @@ def test_a_reply_that_nobody_asked_for_is_never_that_to_the_next_request(later_s
     ],
 )  # fmt: skip
 def test_kinds_of_addresses(address: str, kind: str) -> None:
-    assert refused(address) == kind
+    assert nonpublic_kind(address) == kind
 
 
 @check_each(
@@ -214,7 +214,7 @@ def test_of_several_addresses_those_that_are_not_public_are_passed_over(monkeypa
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with pytest.raises(EgressRefused, match=r"10.0.0.1 \(private\), 127.0.0.1 \(loopback\)"):
-        connected("both.example", 80, 1.0, public=True)
+        open_socket("both.example", 80, 1.0, public=True)
 
 
 def test_what_is_too_large_is_not_taken() -> None:

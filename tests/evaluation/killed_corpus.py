@@ -34,6 +34,6 @@ class Logged(Letters):
 
 
 if __name__ == "__main__":
-    passage_store.PUBLISHED_S = passage_store.SELDOMER = 0
+    passage_store.PUBLISH_INTERVAL_S = passage_store.PAUSE_FACTOR = 0
     data, folder, log, *at = sys.argv[1:]
-    passage_store.indexed(DataSet(data), Logged(log=log, at=at[0] if at else ""), folder=Path(folder))
+    passage_store.index_passages(DataSet(data), Logged(log=log, at=at[0] if at else ""), folder=Path(folder))

@@ -15,10 +15,10 @@ import pytest
 from spolia.core.function import step
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.flows import Flow
-from spolia.evaluation.gate.gate import gate, recorded
+from spolia.evaluation.gate.gate import gate, record_baseline
 from spolia.evaluation.measures.judged.g_eval import GEval
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.registry import parse_measures
@@ -54,7 +54,7 @@ def data(tmp_path: Path) -> DataSet:
 
 @pytest.fixture
 def chunks(data: DataSet, tmp_path: Path) -> NodeGroup:
-    return indexed(data, HashingEmbedder(), folder=tmp_path / "kept")
+    return index_passages(data, HashingEmbedder(), folder=tmp_path / "kept")
 
 
 @step
@@ -65,7 +65,7 @@ def cites_nothing(query: Query) -> Answer:
 def test_items_without_gold_are_left_out_and_counted(tmp_path: Path) -> None:
     bare: dict[str, object] = {"id": "bare", "question": "Who?"}
     some = data_set(tmp_path / "some", PASSAGES, [asking(1), bare])
-    report = Experiment(BM25(indexed(some, folder=tmp_path / "kept")), some.items(), parse_measures("R@5")).run()
+    report = Experiment(BM25(index_passages(some, folder=tmp_path / "kept")), some.items(), parse_measures("R@5")).run()
     assert (report.n, report.without_gold) == (1, 1)
     assert "1 question without gold was left out." in report.warnings
 
@@ -150,10 +150,10 @@ def test_an_answer_of_a_million_characters_is_measured_whole_and_kept_in_little_
 @pytest.mark.slow
 def test_a_baseline_of_another_corpus_or_version_is_refused(data: DataSet, chunks: NodeGroup, tmp_path: Path) -> None:
     experiment = Experiment(BM25(chunks), data.items(), parse_measures("R@5"))
-    _, before = recorded(experiment)
+    _, before = record_baseline(experiment)
     renamed = {f"x{id}": text for id, text in PASSAGES.items()}
     other = data_set(tmp_path / "other", renamed, [asking(n, gold_ids=[f"xp{n}"]) for n in range(30)])
-    elsewhere = Experiment(BM25(indexed(other, folder=tmp_path / "kept")), other.items(), parse_measures("R@5"))
+    elsewhere = Experiment(BM25(index_passages(other, folder=tmp_path / "kept")), other.items(), parse_measures("R@5"))
     with pytest.raises(DataError, match="30 questions with another answer than then"):
         gate(elsewhere, before)
     (tmp_path / "b.json").write_text(before.text().replace('"spolia_baseline": 3', '"spolia_baseline": 4'))

@@ -17,7 +17,7 @@ from spolia.core.function import step
 from spolia.errors import DataError, ManifestMismatch, MeasureError, ModelRejected, NeverWorked, StepFailed
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.formats.trec import write_lines
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.score_store import ANSWER, ANSWERED, ScoreStore
 from spolia.evaluation.measures.measure import Measure, Result
@@ -75,7 +75,9 @@ def answered(path: Path) -> set[tuple[str, str]]:
     """Flows and questions of which a file has an answer."""
     with ScoreStore(path) as store:
         rows = {(row["flow"], row["question"]): row["status"] for row in store.columns(ANSWER)}
-        return {(store.called(flow), store.called(item)) for (flow, item), status in rows.items() if status == ANSWERED}
+        return {
+            (store.name_of(flow), store.name_of(item)) for (flow, item), status in rows.items() if status == ANSWERED
+        }
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +117,7 @@ def test_other_failures_score_0_and_are_counted() -> None:
 
 @pytest.mark.slow
 def test_a_store_without_vectors_is_no_worse_ranker(data: DataSet, tmp_path: Path) -> None:
-    chunks = indexed(data, folder=tmp_path / "kept")
+    chunks = index_passages(data, folder=tmp_path / "kept")
     flows = {"bm25": BM25(chunks), "dense": Dense(chunks, Letters())}
     with pytest.raises(StepFailed, match="dense fails on the first question: ManifestMismatch"):
         Experiment(flows, data.items(), MEASURES).run()
@@ -125,7 +127,7 @@ def test_a_store_without_vectors_is_no_worse_ranker(data: DataSet, tmp_path: Pat
 class Halves(Measure):
     """Half a score, and none of the seventh question."""
 
-    called: ClassVar[str] = "Halves"
+    notation: ClassVar[str] = "Halves"
 
     def applies(self, item: Item) -> bool:
         return True

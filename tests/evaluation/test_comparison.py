@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from spolia.evaluation.experiment.comparison import Comparison, Estimates, compared, corrected
+from spolia.evaluation.experiment.comparison import Comparison, Estimates, compare_flows, correct_comparisons
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.significance import holm
@@ -36,7 +36,7 @@ def of(p: float, interval: Interval = AHEAD, lower: bool = False) -> Comparison:
 def test_a_difference_is_shown_by_the_interval_and_the_corrected_test(
     interval: Interval, p: float, others: int, said: str
 ) -> None:
-    found, *_ = corrected([of(p, interval), *[of(0.9)] * others], "holm")
+    found, *_ = correct_comparisons([of(p, interval), *[of(0.9)] * others], "holm")
     assert found.verdict == said
     assert found.shown == said.startswith("A beats")
 
@@ -52,7 +52,7 @@ def test_what_one_comparison_would_show_is_not_shown_among_many() -> None:
     columns = [[(draw.random(),) for _ in range(60)] for _ in range(20)]
     columns.append([(min(1.0, max(0.0, one + draw.uniform(-0.1, 0.2))),) for (one,) in columns[0]])
     names = [f"flow {n}" for n in range(21)]
-    found = compared(names, [Estimates(parse_measure("MRR"), columns, 0)], "holm")
+    found = compare_flows(names, [Estimates(parse_measure("MRR"), columns, 0)], "holm")
     alone = [one for one in found if one.p < 0.05 and one.interval.excludes_zero]
     shown = [one for one in found if one.shown]
     assert len(found) == 210
@@ -75,12 +75,12 @@ def test_one_measure_and_one_baseline_need_no_correction_for_the_others() -> Non
     """Three flows on two measures: two comparisons with the baseline on one measure, instead of six."""
     columns = [[(float((n * step) % 7 > 2),) for n in range(30)] for step in (1, 2, 3)]
     estimates = [Estimates(parse_measure(one), columns, 0) for one in ("R@5", "MRR")]
-    found = compared(["a", "b", "c"], estimates, "holm", "MRR", "b")
-    assert [(one.measure, {one.better, one.other}, one.of) for one in found] == [
+    found = compare_flows(["a", "b", "c"], estimates, "holm", "MRR", "b")
+    assert [(one.measure, {one.better, one.other}, one.comparison_count) for one in found] == [
         ("MRR", {"a", "b"}, 2),
         ("MRR", {"b", "c"}, 2),
     ]
-    assert len(compared(["a", "b", "c"], estimates, "holm")) == 6
-    assert len(compared(["a", "b", "c"], estimates, "holm", against="a")) == 4
+    assert len(compare_flows(["a", "b", "c"], estimates, "holm")) == 6
+    assert len(compare_flows(["a", "b", "c"], estimates, "holm", against="a")) == 4
     assert of(0.01).of_flow("A") == AHEAD
     assert of(0.01).of_flow("B") == AHEAD.reversed

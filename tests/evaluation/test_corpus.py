@@ -17,7 +17,7 @@ import pytest
 from spolia.errors import DataError
 from spolia.evaluation.data import passage_store
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import AT_ONCE, indexed
+from spolia.evaluation.data.passage_store import BATCH_SIZE, index_passages
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.models.file_hash import cache_folder
@@ -78,7 +78,7 @@ def data(tmp_path: Path) -> DataSet:
 
 
 def test_passages_are_found_by_their_ids_and_titles(data: DataSet, tmp_path: Path) -> None:
-    chunks = indexed(data, folder=tmp_path / "kept")
+    chunks = index_passages(data, folder=tmp_path / "kept")
     found = BM25(chunks)(Query("owls"))
     assert [(hit.node.id, hit.node.document, hit.node.text) for hit in found.hits] == [
         ("p3/chunk", "p3", "They hunt by night.")
@@ -90,10 +90,12 @@ def test_passages_are_found_by_their_ids_and_titles(data: DataSet, tmp_path: Pat
 def test_nothing_is_embedded_a_second_time(data: DataSet, tmp_path: Path) -> None:
     embedded.clear()
     told: list[tuple[int, int]] = []
-    first = indexed(data, Letters(), folder=tmp_path / "kept", told=lambda done, total: told.append((done, total)))
+    first = index_passages(
+        data, Letters(), folder=tmp_path / "kept", on_progress=lambda done, total: told.append((done, total))
+    )
     assert embedded == ["Tides\nThe moon pulls the sea.", "Salt is dug in mines.", "Owls\nThey hunt by night."]
     assert told == [(0, 3), (3, 3)]
-    again = indexed(data, Letters(), folder=tmp_path / "kept")
+    again = index_passages(data, Letters(), folder=tmp_path / "kept")
     assert again == first
     assert len(embedded) == 3
     assert len(Dense(again, Letters())(Query("salt"))) == 3
@@ -102,9 +104,9 @@ def test_nothing_is_embedded_a_second_time(data: DataSet, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_another_corpus_or_embedder_is_kept_apart(data: DataSet, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    words, letters = indexed(data, folder=kept), indexed(data, Letters(), folder=kept)
+    words, letters = index_passages(data, folder=kept), index_passages(data, Letters(), folder=kept)
     (Path(data.path) / "corpus.jsonl").write_text('{"id": "p1", "text": "Other."}\n{"id": "p3", "text": ""}')
-    other = indexed(DataSet(data.path), folder=kept)
+    other = index_passages(DataSet(data.path), folder=kept)
     assert len({words, letters, other}) == 3
     assert [node.id for node in BM25(other)(Query("other")).nodes] == ["p1/chunk"]
 
@@ -114,34 +116,34 @@ def test_an_index_that_broke_off_is_made_again(data: DataSet, tmp_path: Path) ->
     whole = path.read_text()
     path.write_text(whole + "\nbroken")
     with pytest.raises(DataError, match="line 4 is not JSON"):
-        indexed(data, folder=tmp_path / "kept")
+        index_passages(data, folder=tmp_path / "kept")
     with pytest.raises(DataError, match="line 4 is not JSON"):
-        indexed(data, folder=tmp_path / "kept")
+        index_passages(data, folder=tmp_path / "kept")
     path.write_text(whole)
-    assert len(BM25(indexed(data, folder=tmp_path / "kept"))(Query("salt"))) == 1
+    assert len(BM25(index_passages(data, folder=tmp_path / "kept"))(Query("salt"))) == 1
 
 
 @pytest.mark.slow
 def test_a_killed_index_goes_on_where_it_was(tmp_path: Path) -> None:
-    rows = [{"id": f"p{n}", "text": f"Passage number {n} of many."} for n in range(5 * AT_ONCE)]
+    rows = [{"id": f"p{n}", "text": f"Passage number {n} of many."} for n in range(5 * BATCH_SIZE)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "questions.jsonl").write_text("")
     kept, log = tmp_path / "kept", tmp_path / "log"
     module = [sys.executable, "-m", "tests.evaluation.killed_corpus", str(tmp_path), str(kept), str(log)]
-    with subprocess.Popen([*module, rows[3 * AT_ONCE]["text"]]) as process:
-        while (len(log.read_text().splitlines()) if log.exists() else 0) < 3 * AT_ONCE:
+    with subprocess.Popen([*module, rows[3 * BATCH_SIZE]["text"]]) as process:
+        while (len(log.read_text().splitlines()) if log.exists() else 0) < 3 * BATCH_SIZE:
             assert process.poll() is None
             time.sleep(0.02)
         process.kill()
     assert process.returncode == -signal.SIGKILL
     (store,) = kept.glob("*.spolia")
     there = Corpus(str(store)).snapshot().stats().documents
-    assert there in (2 * AT_ONCE, 3 * AT_ONCE)  # it may be killed before the last are published
+    assert there in (2 * BATCH_SIZE, 3 * BATCH_SIZE)  # it may be killed before the last are published
     assert subprocess.run(module, check=False).returncode == 0
     texts = log.read_text().splitlines()
     assert sorted(set(texts)) == sorted(row["text"] for row in rows)
-    assert len(texts) <= 6 * AT_ONCE
-    chunks = indexed(DataSet(str(tmp_path)), Letters(), folder=kept)
+    assert len(texts) <= 6 * BATCH_SIZE
+    chunks = index_passages(DataSet(str(tmp_path)), Letters(), folder=kept)
     assert chunks.snapshot().check() == []
     assert [hit.node.id for hit in BM25(chunks, top_k=2)(Query("number 200")).hits][:1] == ["p200/chunk"]
     assert subprocess.run(module, check=False).returncode == 0
@@ -153,13 +155,13 @@ def test_passages_that_came_in_lots_are_found_as_those_that_came_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("moon", "sea", "salt", "owl", "tide", "mine")
-    rows = [{"id": f"p{n}", "text": " ".join(words[n * k % 6] for k in range(1, 9))} for n in range(3 * AT_ONCE)]
+    rows = [{"id": f"p{n}", "text": " ".join(words[n * k % 6] for k in range(1, 9))} for n in range(3 * BATCH_SIZE)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     data = DataSet(str(tmp_path))
-    once = indexed(data, folder=tmp_path / "once")
+    once = index_passages(data, folder=tmp_path / "once")
     monkeypatch.setattr(passage_store, "PUBLISHED_S", 0)
     monkeypatch.setattr(passage_store, "SELDOMER", 0)
-    lots = indexed(data, folder=tmp_path / "lots")
+    lots = index_passages(data, folder=tmp_path / "lots")
     assert lots.snapshot().generation > once.snapshot().generation
     for question in ("moon sea", "salt", "owl mine tide"):
         found, same = (BM25(one, top_k=50)(Query(question)) for one in (lots, once))

@@ -14,10 +14,10 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
 from spolia.errors import DataError, NeverWorked
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.score_store import EARLIER, MAGIC, ScoreStore
-from spolia.evaluation.gate.gate import gate, recorded
+from spolia.evaluation.gate.gate import gate, record_baseline
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report.html import html
@@ -81,7 +81,7 @@ def salty(folder: Path) -> DataSet:
 @pytest.mark.slow
 def test_a_reranker_whose_server_refuses_every_call_is_not_measured(tmp_path: Path) -> None:
     with OpenAIServer(ServedReply(status=400)) as server:
-        first = BM25(indexed(salty(tmp_path / "data"), folder=tmp_path))
+        first = BM25(index_passages(salty(tmp_path / "data"), folder=tmp_path))
         flows = {"bm25": first, "rankgpt": first >> RankGPT(ChatModel("any", base_url=server.url))}
         items = list(salty(tmp_path / "data").items())
         with pytest.raises(
@@ -193,7 +193,7 @@ def test_counts_are_kept_with_answers_and_files_without_them_are_read(tmp_path: 
 
 def test_a_gate_says_what_was_degraded_and_names_it_as_the_cause(tmp_path: Path) -> None:
     baseline = tmp_path / "baseline.json"
-    _, before = recorded(compared(search >> on_even_ones))
+    _, before = record_baseline(compared(search >> on_even_ones))
     before.write(baseline)
     assert "degraded" in json.loads(baseline.read_text())["questions"]["q1"]
     assert "degraded" not in json.loads(baseline.read_text())["questions"]["q0"]
@@ -226,9 +226,9 @@ def test_steps_that_a_flow_plans_are_no_failure_in_reports_verdicts_and_gates(tm
     assert (found.flows[1].degraded, found.flows[1].json()["degraded"], found.warnings) == (0, {}, ())
     assert "Degraded" not in markdown(found) + html(found)
     assert all("degraded" not in verdict.verdict for verdict in found.comparisons)
-    recorded(compared(search))[1].write(tmp_path / "baseline.json")
+    record_baseline(compared(search))[1].write(tmp_path / "baseline.json")
     lost = gate(compared(planned), tmp_path / "baseline.json")
-    assert {one.cause for one in lost.moved} == {"ranking"}
+    assert {one.cause for one in lost.changed_questions} == {"ranking"}
 
 
 @step

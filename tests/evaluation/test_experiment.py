@@ -18,16 +18,16 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import charge
 from spolia.errors import BudgetSpent, DataError, DocumentError, MeasureError, NotAStore, WiringError
 from spolia.evaluation.data.dataset import DataSet, part_of
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Latency, Report
-from spolia.evaluation.experiment.score_store import ANSWER, HEAD, NAME, SCORES, STEPS, ScoreStore, _unpacked
+from spolia.evaluation.experiment.score_store import ANSWER, HEAD, NAME, SCORES, STEPS, ScoreStore, _decompress_json
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Result
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report import tables
 from spolia.evaluation.report.html import html
-from spolia.evaluation.report.tables import in_slices, markdown
+from spolia.evaluation.report.tables import describe_slices, markdown
 from spolia.generation.reader import Reader
 from spolia.journal import Cache, Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -89,7 +89,7 @@ def test_every_flow_is_asked_the_same_questions_and_compared_on_each_measure() -
         "all beats even on R@1",
         "all beats even on MRR",
     ]
-    best = report.over("even", "all", "R@1")
+    best = report.compare("even", "all", "R@1")
     assert (best.interval.mean, best.shown) == (0.5, True)
     assert best.verdict == "all beats even on R@1 by 50.0 [37.7, 62.3]"  # Wilson of 30 in 60, where one has none alone
     assert best.p == pytest.approx(2**-29)  # thirty questions, all on one side
@@ -101,7 +101,7 @@ def test_what_is_not_shown_is_never_called_equal() -> None:
     for one in report.comparisons:
         assert one.verdict.startswith("no difference shown between ")
         assert "equal" not in one.verdict
-    assert report.over("one", "two", "MRR").interval.mean == pytest.approx(0.05)
+    assert report.compare("one", "two", "MRR").interval.mean == pytest.approx(0.05)
 
 
 def test_less_is_better_of_what_costs() -> None:
@@ -112,7 +112,7 @@ def test_less_is_better_of_what_costs() -> None:
 
 @dataclass(frozen=True)
 class Embedded(CostMeasure):
-    called: ClassVar[str] = "Embedded"
+    notation: ClassVar[str] = "Embedded"
 
     def cost(self, case: Case) -> float:
         return case.usage.embedded
@@ -122,7 +122,7 @@ def test_a_failed_question_scores_0_and_is_counted() -> None:
     report = Experiment(fails_on_seven, ITEMS, MEASURES).run()
     (found,) = report.flows
     assert [(id, failure.kind) for id, failure in found.failures] == [("q7", "DocumentError")]
-    assert found.measured[1].seen[7] == (0.0,)
+    assert found.measured[1].observations[7] == (0.0,)
     assert found.json()["measures"]["MRR"]["mean"] == pytest.approx((5 * 1 + 4 * 0.5) / 10)
     assert any("1 of 10 questions failed and score 0; the first, q7" in warning for warning in report.warnings)
 
@@ -183,11 +183,11 @@ def test_differences_within_slices_are_told_and_corrected_together() -> None:
     report = Experiment({"even": finds_even_ones, "all": finds_all}, items, parse_measures("R@1")).run()
     odd = next(one for one in report.slices if one.value == "odd")
     (comparison,) = odd.comparisons
-    assert (comparison.verdict.partition(" by ")[0], comparison.of) == ("all beats even on R@1", 2)
+    assert (comparison.verdict.partition(" by ")[0], comparison.comparison_count) == ("all beats even on R@1", 2)
     assert comparison.p == pytest.approx(2**-19)
     assert comparison.adjusted == pytest.approx(2**-18)
     assert not next(one for one in report.slices if one.value == "even").comparisons[0].shown
-    told = in_slices(report)
+    told = describe_slices(report)
     assert told[0].startswith("type odd: all beats even on R@1 by 100.0 [")
     assert told[1] == (
         "Within slices 1 of 2 comparisons show a difference, with Holm's correction for these 2 together."
@@ -212,7 +212,7 @@ def test_a_question_belongs_to_a_part_and_what_was_tuned_on_is_refused() -> None
     overlapping = Experiment(finds_even_ones, ITEMS, MEASURES, tuned_on=("tune",), overlap=True).run()
     assert used in overlapping.warnings[0]
     held_out = [item for item in ITEMS if part_of(item.id) == "report"]
-    assert Experiment(finds_even_ones, held_out, MEASURES, tuned_on=("tune", "select")).run().tuned == 0
+    assert Experiment(finds_even_ones, held_out, MEASURES, tuned_on=("tune", "select")).run().tuned_count == 0
 
 
 def test_the_first_question_is_kept_apart_from_the_times() -> None:
@@ -250,7 +250,7 @@ def test_of_a_step_that_an_earlier_run_computed_only_the_rest_is_timed(tmp_path:
         with Runs(tmp_path / "runs.db") as runs:
             found = Experiment(flow, ITEMS, MEASURES).run(run=Run(cache=Cache(runs.database, **how)))
         text = tables.markdown(found)
-        assert ("--again times all" in text) == (f"≥ {tables.seconds(found.flows[0].latency.ran_p50_s)}" in text)
+        assert ("--again times all" in text) == (f"≥ {tables.format_seconds(found.flows[0].latency.ran_p50_s)}" in text)
         return found.flows[0].latency
 
     assert latency(slow).n == 9
@@ -293,7 +293,7 @@ def finds_all_and_says(query: Query) -> Answer:
 
 @dataclass(frozen=True)
 class NotANumber(Measure):
-    called: ClassVar[str] = "NaN"
+    notation: ClassVar[str] = "NaN"
 
     def applies(self, item: Item) -> bool:
         return True
@@ -304,7 +304,7 @@ class NotANumber(Measure):
 
 @dataclass(frozen=True)
 class CostsNaN(CostMeasure):
-    called: ClassVar[str] = "CostsNaN"
+    notation: ClassVar[str] = "CostsNaN"
 
     def cost(self, case: Case) -> float:
         return float("nan")
@@ -389,11 +389,11 @@ def test_answers_in_the_data_are_measured_by_default_and_a_ranking_has_none(tmp_
     items = [Item("q1", "question 1", gold=(("p1",),), answers=("Nokia",)), Item("q2", "question 2", gold=(("p1",),))]
     for _ in range(2):  # also where the scores are kept
         report = Experiment({"ranks": finds_all, "answers": says_nokia}, items).run(path=tmp_path / "kept")
-        rows = {row[0]: row[1:] for row in tables.scores(report).rows}
+        rows = {row[0]: row[1:] for row in tables.tabulate_scores(report).rows}
         assert list(rows) == ["R@1", "R@5", "R@10", "full@5", "full@10", "MRR", "nDCG@10", "EM", "F1"]
         assert rows["EM"][0] == rows["F1"][0] == "–"
         assert rows["EM"][1].startswith("100.0")
-        assert tables.NO_NUMBER in tables.under(report)
+        assert tables.NO_NUMBER in tables.explain_scores(report)
         assert not any("undetermined" in one for one in report.warnings)
         assert {one.measure for one in report.comparisons}.isdisjoint({"EM", "F1"})
         assert report.flow("ranks").json()["measures"]["EM"]["mean"] is None
@@ -402,7 +402,7 @@ def test_answers_in_the_data_are_measured_by_default_and_a_ranking_has_none(tmp_
 
 
 def rows_of(report: Report) -> list[str]:
-    return [row[0] for row in tables.scores(report).rows]
+    return [row[0] for row in tables.tabulate_scores(report).rows]
 
 
 def test_equal_flows_are_one_row_with_all_names() -> None:
@@ -410,10 +410,10 @@ def test_equal_flows_are_one_row_with_all_names() -> None:
     report = Experiment(flows, ITEMS, MEASURES, against="all").run()
     assert [one.flow for one in report.flows] == ["default = all", "even"]
     assert report.flow("all") is report.flow("default") is report.flow("default = all")
-    assert report.over("all", "even", "MRR") == report.over("even", "default", "MRR")
-    assert {one.of for one in report.comparisons} == {2}  # nothing is compared with itself
+    assert report.compare("all", "even", "MRR") == report.compare("even", "default", "MRR")
+    assert {one.comparison_count for one in report.comparisons} == {2}  # nothing is compared with itself
     with pytest.raises(DataError, match="is one flow"):
-        report.over("all", "default", "MRR")
+        report.compare("all", "default", "MRR")
 
 
 def test_one_question_is_enough_to_be_asked_and_not_to_show_anything() -> None:
@@ -451,7 +451,7 @@ def data(tmp_path: Path) -> DataSet:
 
 @pytest.mark.slow
 def test_gold_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) -> None:
-    flow = BM25(indexed(data, folder=tmp_path / "kept"))
+    flow = BM25(index_passages(data, folder=tmp_path / "kept"))
     assert Experiment(flow, data.items(), MEASURES).run().flows[0].measured[0].value == 1.0
     items = [*data.items(), Item("q2", "What pulls?", gold=(("p1", "p9"),)), Item("q3", "Who?", gold=(("p8",),))]
     with pytest.raises(
@@ -473,7 +473,7 @@ def test_what_a_report_has_not_is_named_with_what_it_has() -> None:
     with pytest.raises(DataError, match=r"'R@5' was not measured\. Measured: R@1, MRR"):
         report.flow("even").interval("R@5")
     with pytest.raises(DataError, match="'R@5' was not measured"):
-        report.over("even", "all", "R@5")
+        report.compare("even", "all", "R@5")
     wrong: Any = 5
     with pytest.raises(MeasureError, match=r"5 is not a measure. Write parse_measure"):
         Experiment(finds_all, ITEMS, [wrong])
@@ -484,7 +484,7 @@ def test_what_a_report_has_not_is_named_with_what_it_has() -> None:
 
 
 def test_a_flow_that_is_cut_off_before_a_measure_looks_is_told(data: DataSet, tmp_path: Path) -> None:
-    chunks = indexed(data, folder=tmp_path / "kept")
+    chunks = index_passages(data, folder=tmp_path / "kept")
     passages = list(data.passages())
     items = [Item(f"t{n}", one.text, gold=((one.id,),)) for n, one in enumerate(passages)]
     flows = {"short": BM25(chunks, top_k=1), "long": BM25(chunks)}
@@ -508,7 +508,7 @@ def test_a_record_with_a_right_checksum_that_nobody_has_written_so_is_passed_ove
 @pytest.mark.slow
 def test_an_answer_that_would_unpack_to_more_than_was_written_is_no_answer() -> None:
     with pytest.raises(DataError, match="too large"):
-        _unpacked(compress(bytes(2**28 + 1)))
+        _decompress_json(compress(bytes(2**28 + 1)))
 
 
 def test_a_report_says_of_each_measure_how_many_questions_have_no_gold_for_it() -> None:

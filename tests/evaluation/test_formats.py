@@ -15,7 +15,7 @@ import pytest
 
 from spolia.errors import DataError, MissingExtra
 from spolia.evaluation.data.dataset import DataSet, part_of
-from spolia.evaluation.data.formats.form import FORMS, form_called, form_of
+from spolia.evaluation.data.formats.form import FORMS, detect_form, form_named
 from spolia.evaluation.data.formats.trec import read_run, write_run
 from spolia.evaluation.measures.measure import Case, measured
 from spolia.evaluation.measures.registry import parse_measure
@@ -90,7 +90,7 @@ def everything(data: DataSet) -> tuple[list[object], list[Item]]:
 
 
 def written_again(data: DataSet, form: str, path: Path) -> DataSet:
-    form_called(form).write(path, data.passages(), data.items())
+    form_named(form).write(path, data.passages(), data.items())
     return DataSet(str(path))
 
 
@@ -103,7 +103,7 @@ def test_hotpotqa_as_it_is_published(tmp_path: Path, packed: bool) -> None:
     raw = json.dumps([HOTPOT, SECOND]).encode()
     file.write_bytes(gzip.compress(raw) if packed else raw)
     data = DataSet(str(file))
-    assert (data.written.called, data.name) == ("hotpotqa", "hotpot_dev_distractor_v1")
+    assert (data.file_form.name, data.name) == ("hotpotqa", "hotpot_dev_distractor_v1")
     passages = {one.id: one for one in data.passages()}
     assert list(passages) == ["Ed Wood (film)#1", "Scott Derrickson#1", "Ed Wood#1", "Ed Wood (film)#2"]
     assert passages["Ed Wood#1"].text == "Edward Davis Wood Jr. was an American filmmaker. He died in 1978."
@@ -121,7 +121,7 @@ def test_hotpotqa_as_it_is_published(tmp_path: Path, packed: bool) -> None:
 
 def test_2wikimultihopqa_has_its_evidences_as_hops(tmp_path: Path) -> None:
     data = DataSet(str(write(tmp_path / "dev.json", json.dumps([WIKI]))))
-    assert data.written.called == "2wikimultihopqa"
+    assert data.file_form.name == "2wikimultihopqa"
     [item] = data.items()
     assert item.decomposition == (
         SubQuestion("Polish-Russian War >> director", "Xawery Żuławski", ""),
@@ -133,7 +133,7 @@ def test_2wikimultihopqa_has_its_evidences_as_hops(tmp_path: Path) -> None:
 def test_musique_has_its_decomposition_and_what_cannot_be_answered(tmp_path: Path) -> None:
     never = MUSIQUE | {"answerable": False}  # published so: the same id a second time
     data = DataSet(str(write(tmp_path / "musique_full_v1.0_dev.jsonl", lines([MUSIQUE, never]))))
-    assert data.written.called == "musique"
+    assert data.file_form.name == "musique"
     item, other = data.items()
     assert (item.id, other.id) == ("2hop__482757_12019", "2hop__482757_12019-unanswerable")
     assert item.answers == ("Spree", "the Spree", "river Spree")
@@ -181,7 +181,7 @@ def beir(tmp_path: Path) -> Path:
 
 def test_beir_has_the_judged_questions_of_its_test_part(beir: Path) -> None:
     data = DataSet(str(beir))
-    assert (data.written.called, data.name) == ("beir", "nfcorpus")
+    assert (data.file_form.name, data.name) == ("beir", "nfcorpus")
     first, third = data.items()
     assert (first.id, first.question, first.gold) == ("PLAIN-0", "Question 0?", (("MED-1",), ("MED-2",)))
     assert (first.grades, third.grades) == ((("MED-1", 2.0), ("MED-2", 1.0)), ())
@@ -237,7 +237,7 @@ def trec(tmp_path: Path) -> Path:
 
 def test_trec_has_topics_judgements_and_documents(trec: Path) -> None:
     data = DataSet(str(trec))
-    assert data.written.called == "trec"
+    assert data.file_form.name == "trec"
     assert [(one.id, one.title, one.text) for one in data.passages()] == [
         ("FT911-1", "Crime", "They cross borders.\n<b>Often.</b>"),
         ("FT911-2", "", "A disease."),
@@ -335,7 +335,7 @@ def autorag(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_autorag_keeps_and_of_ors_answers_and_metadata(autorag: Path) -> None:
     data = DataSet(str(autorag))
-    assert data.written.called == "autorag"
+    assert data.file_form.name == "autorag"
     first, second = data.items()
     assert (first.gold, first.answers) == ((("c1", "c2"), ("c3",)), ("The moon.", "Moon"))
     assert second.gold == (("c3",),)
@@ -374,11 +374,11 @@ def test_every_form_says_what_it_consists_of_and_fits_nothing_else(
     places["table"] = write(tmp_path / "questions.csv", "question,file\nWho?,a.pdf\n")
     assert set(places) == set(FORMS)
     for name, place in places.items():
-        fitting = [form for form in FORMS if form_called(form).fits(place)]
+        fitting = [form for form in FORMS if form_named(form).fits(place)]
         fitting = [form for form in fitting if form != "table" or name == "table"]  # the last: JSON with questions
-        assert form_of(place).called == name
+        assert detect_form(place).name == name
         assert fitting == [name] or (name, fitting) == ("2wikimultihopqa", ["2wikimultihopqa", "hotpotqa"])
-        assert form_called(name).files
+        assert form_named(name).files
 
 
 def test_a_form_that_is_named_is_not_looked_for(tmp_path: Path) -> None:
@@ -394,10 +394,10 @@ def test_questions_about_files_are_written_or_the_lack_of_passages_is_named(tmp_
     (folder := tmp_path / "new").mkdir()
     place = folder if form in ("spolia", "beir", "trec", "autorag") else folder / "new.json"
     if form in ("spolia", "beir", "trec"):
-        assert form_called(form).write(place, [], [item]) == {}
+        assert form_named(form).write(place, [], [item]) == {}
     else:
         with pytest.raises(DataError, match=f"has no passages, and {form} needs .* Write it in the form 'spolia'"):
-            form_called(form).write(place, [], [item])
+            form_named(form).write(place, [], [item])
 
 
 @pytest.mark.parametrize("form", ["beir", "trec", "autorag", "hotpotqa"])
@@ -452,7 +452,7 @@ def test_what_a_form_has_no_place_for_is_told(tmp_path: Path, form: str) -> None
         Item("q1", "What pulls?", ("the moon", "moon"), (("p",),), (("p", 2.0),), type="easy"),
         Item("q2", "Who sings?", type="unanswerable"),
     ]
-    lost = form_called(form).write(tmp_path / "out", passages, items)
+    lost = form_named(form).write(tmp_path / "out", passages, items)
     assert lost == {what: number for what, number in LOST[form].items() if number}
 
 

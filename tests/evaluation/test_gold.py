@@ -9,7 +9,7 @@ import pytest
 from spolia.errors import DataError, MeasureError
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.experiment.experiment import Experiment
-from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.evaluation.experiment.gold_locations import locate_gold
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report.html import html
@@ -61,20 +61,20 @@ def test_files_and_quotes_are_found_by_their_names(chunks: NodeGroup) -> None:
 
 
 def test_a_quote_stands_where_its_words_do_whatever_the_lines(chunks: NodeGroup) -> None:
-    ((place,),) = gold_locations(ITEMS, [BM25(chunks)]).item(ITEMS[0]).gold
+    ((place,),) = locate_gold(ITEMS, [BM25(chunks)]).locate_item(ITEMS[0]).gold
     assert isinstance(place, Quote)
     assert place.text == "The moon pulls the sea,\nand the tide rises."
     text = chunks.snapshot().document(place.document, frozenset()).text
     assert text[place.start : place.end] == place.text
     stale = Item("q", "?", gold=((Quote("tides.md", 3, "Salt makes"),),))
-    ((found,),) = gold_locations([stale], [BM25(chunks)]).item(stale).gold
+    ((found,),) = locate_gold([stale], [BM25(chunks)]).locate_item(stale).gold
     assert isinstance(found, Quote)
     assert found.start == text.index("Salt makes")
 
 
 def test_grades_go_with_what_they_are_of(chunks: NodeGroup) -> None:
-    found = gold_locations(ITEMS, [BM25(chunks)]).item(ITEMS[1])
-    ids = chunks.snapshot().named(["birds/owls.txt"])
+    found = locate_gold(ITEMS, [BM25(chunks)]).locate_item(ITEMS[1])
+    ids = chunks.snapshot().document_ids(["birds/owls.txt"])
     assert found.grades == ((ids["birds/owls.txt"], 2.0),)
 
 

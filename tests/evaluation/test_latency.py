@@ -31,13 +31,13 @@ def rows(*seconds: float, opening: float = np.nan) -> Columns:
 )
 def test_half_and_95_of_100_took_at_most_so_long(seconds: list[float], p50: float, p95: float) -> None:
     drawn = random.Random(1).sample(seconds, len(seconds))
-    found = Latency.of(rows(*drawn), 1)
+    found = Latency.from_answers(rows(*drawn), 1)
     assert (found.p50_s, found.p95_s, found.n) == (p50, p95, len(seconds))
 
 
 def test_setting_up_and_the_cache_are_no_latency() -> None:
     answers = rows(9.0, 0.1, 0.2, 0.3, 0.0, opening=1.5)
     answers["cached"][-1] = True
-    found = Latency.of(answers, 4)
+    found = Latency.from_answers(answers, 4)
     assert found == Latency(setup_s=10.5, p50_s=0.2, p95_s=0.3, n=3, cached=1, at_once=4, ran_p50_s=0.0, ran_p95_s=0.0)
-    assert Latency.of(answers[:1], 1) == Latency(setup_s=10.5)
+    assert Latency.from_answers(answers[:1], 1) == Latency(setup_s=10.5)

@@ -9,9 +9,9 @@ import pytest
 
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.formats.form import form_called
-from spolia.evaluation.data.passage_store import indexed
-from spolia.evaluation.data.quotes import joined, located, with_quotes
+from spolia.evaluation.data.formats.form import form_named
+from spolia.evaluation.data.passage_store import index_passages
+from spolia.evaluation.data.quotes import join_passages, locate_passages, with_quotes
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.measures.measure import Case, measured
@@ -34,7 +34,7 @@ TEXTS = {one.id: one.text for one in PASSAGES}
 
 
 def test_joined_passages_are_one_document_each_title() -> None:
-    found = joined(PASSAGES)
+    found = join_passages(PASSAGES)
     assert [one.id for one in found.documents] == ["Tides", "Owls", "p4"]
     by_id = {one.id: one.text for one in found.documents}
     for passage in PASSAGES:
@@ -43,13 +43,13 @@ def test_joined_passages_are_one_document_each_title() -> None:
 
 
 def test_a_title_that_comes_again_later_is_a_document_of_its_own() -> None:
-    found = joined([PASSAGES[0], PASSAGES[2], PASSAGES[1]])
+    found = join_passages([PASSAGES[0], PASSAGES[2], PASSAGES[1]])
     assert [one.id for one in found.documents] == ["Tides", "Owls", "p2"]
 
 
 def test_passages_are_found_in_what_they_were_cut_from() -> None:
     documents = [Document("a", "Intro. Owls hunt by night. More."), Document("b", "Owls hunt by night.")]
-    found = located(PASSAGES, documents)
+    found = locate_passages(PASSAGES, documents)
     item = found.item(
         Item("q", "?", gold=(("p3",),), grades=(("p3", 2.0),), decomposition=(SubQuestion("?", "", "p3"),))
     )
@@ -62,7 +62,7 @@ def test_passages_are_found_in_what_they_were_cut_from() -> None:
 
 def test_quotes_of_passages_move_with_them() -> None:
     item = Item("q", "?", gold=((Quote("p2", 4, "sun"),),))
-    [[quote]] = joined(PASSAGES).item(item).gold
+    [[quote]] = join_passages(PASSAGES).item(item).gold
     assert quote == Quote("Tides", len(PASSAGES[0].text) + 2 + 4, "sun")
 
 
@@ -127,13 +127,13 @@ def data(tmp_path: Path) -> DataSet:
         for n, (question, (name, quote)) in enumerate(ASKED.items())
     ]
     passages = [Document(name, text) for name, text in ARTICLES.items()]
-    form_called("spolia").write(tmp_path / "articles", passages, items)
+    form_named("spolia").write(tmp_path / "articles", passages, items)
     return DataSet(str(tmp_path / "articles"))
 
 
 @pytest.mark.slow
 def test_one_question_set_measures_five_ways_of_cutting(data: DataSet, tmp_path: Path) -> None:
-    whole = indexed(data, folder=tmp_path / "kept")
+    whole = index_passages(data, folder=tmp_path / "kept")
     groups = {name: whole.corpus.group(name, Definition(cut)) for name, cut in CUTS.items()}
     flows = {name: BM25(group, top_k=100) for name, group in {"whole": whole, **groups}.items()}
     report = Experiment(flows, data.items(), parse_measures("R@100,R@1(share=0)")).run()
@@ -169,7 +169,7 @@ def _nodes(group: NodeGroup) -> list[Node]:
 
 @pytest.mark.slow
 def test_a_quote_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) -> None:
-    flow = BM25(indexed(data, folder=tmp_path / "kept"))
+    flow = BM25(index_passages(data, folder=tmp_path / "kept"))
     moved = [item.but(gold=((Quote("birds", 3, "The brown owl"),),)) for item in data.items()]
     with pytest.raises(DataError, match=r"Gold 'birds\[3:16\]' of question 'q0' .* does not occur in 'birds'"):
         Experiment(flow, moved, parse_measures("R@5")).run()
@@ -178,7 +178,7 @@ def test_a_quote_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) 
 def test_shared_articles_are_asked_with_the_questions_of_their_paragraphs(shared_datasets: Path) -> None:
     source = DataSet(str(shared_datasets / "xquad_en"))
     passages = list(source.passages())
-    found, texts = joined(passages), {one.id: one.text for one in passages}
+    found, texts = join_passages(passages), {one.id: one.text for one in passages}
     assert len(found.documents) < len(passages)
     by_id = {one.id: one.text for one in found.documents}
     items = list(with_quotes(source.items(), texts))

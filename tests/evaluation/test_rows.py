@@ -28,7 +28,7 @@ from spolia.core.function import step
 from spolia.core.run_context import charge
 from spolia.errors import DataError, ModelUnavailable, NotAStore, QueryError, StepFailed, StoreBusy, StoreTooNew
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.experiment.execution import ask
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.score_store import (
@@ -39,9 +39,9 @@ from spolia.evaluation.experiment.score_store import (
     STEPS,
     USAGE,
     ScoreStore,
-    usage_of,
+    usage_from_row,
 )
-from spolia.evaluation.gate.gate import gate, recorded
+from spolia.evaluation.gate.gate import gate, record_baseline
 from spolia.evaluation.measures.judged.g_eval import GEval
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case, Measure, Result
@@ -137,7 +137,7 @@ def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: st
     down = tmp_path / "down"
     down.touch()
     served, works = (ServedReply(("Nokia",), name="m", down=str(one)) for one in (down, tmp_path / "never"))
-    texts = indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
+    texts = index_passages(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
     other = Reader(ScriptedModel(("Siemens",)))
     readers = {"flow": Reader(served), "arm": Guard(Reader(served), fallback=other), "judge": Reader(works)}
     flow = BM25(texts) >> readers[part]
@@ -238,7 +238,7 @@ def test_score_rows_are_columns_with_what_each_answer_took() -> None:
 
 @dataclass(frozen=True)
 class OfType(Measure):
-    called: ClassVar[str] = "OfType"
+    notation: ClassVar[str] = "OfType"
 
     def applies(self, item: Item) -> bool:
         return True
@@ -298,11 +298,11 @@ def test_a_killed_write_loses_the_answers_in_progress_alone(tmp_path: Path) -> N
     with ScoreStore(path) as store:
         case = Case(Item("q", "?"), Ranking(Query("?"), (Hit(Node("n", "text"), 1.0),)))
         flow, question, gold, measure = (
-            store.name(kind, bytes(16), {"name": "it"}) for kind in ("flows", "questions", "gold", "measures")
+            store.register(kind, bytes(16), {"name": "it"}) for kind in ("flows", "questions", "gold", "measures")
         )
-        store.keep(flow, question, case, usage=Usage(), spent=Usage(), opening=0.0)
+        store.write_answer(flow, question, case, usage=Usage(), spent=Usage(), opening=0.0)
         kept = path.stat().st_size
-        store.score(flow, question, gold, {measure: (SCORED, (1.0,), Usage())})
+        store.write_scores(flow, question, gold, {measure: (SCORED, (1.0,), Usage())})
     raw = path.read_bytes()
     for end in range(kept, len(raw)):
         path.write_bytes(raw[:end])
@@ -353,12 +353,12 @@ def test_a_change_in_what_a_measure_of_spolia_names_is_taken_again_and_a_comment
 def test_a_prompt_file_of_a_judge_that_changed_is_judged_again_without_asking_the_flow(tmp_path: Path) -> None:
     prompt, judge = tmp_path / "g.txt", ScriptedModel(("5",), name="judge")
     prompt.write_text("Grade: {{question}} {{answer}}")
-    flow = BM25(indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")) >> Reader(
+    flow = BM25(index_passages(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")) >> Reader(
         ScriptedModel(("The moon [1].",))
     )
     whole = Experiment({"it": flow}, [Item("q1", "What pulls?")], [GEval(judge, samples=1, prompt=str(prompt))])
     whole.run(path=tmp_path / "a.experiment")
-    baseline = recorded(whole)[1]
+    baseline = record_baseline(whole)[1]
     prompt.write_text("Grade harshly: {{question}} {{answer}}")
     report = whole.run(path=tmp_path / "a.experiment")
     assert (report.table.asked, report.flows[0].judging.calls) == (0, 1)
@@ -396,7 +396,7 @@ def test_other_questions_are_asked_again_and_other_gold_is_scored_again(
 @pytest.mark.slow
 def test_other_fields_models_stores_and_rights_are_asked_again_and_named(tmp_path: Path) -> None:
     items = [Item("q1", "What pulls?", gold=(("p1",),), answers=("the moon",))]
-    chunks = indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
+    chunks = index_passages(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
 
     def run(*, top_k: int = 5, reply: str = "the moon [1]", principal: str = "") -> tuple[int, str]:
         flow = BM25(chunks, top_k=top_k) >> Reader(ScriptedModel((reply,)))
@@ -419,7 +419,7 @@ def test_other_fields_models_stores_and_rights_are_asked_again_and_named(tmp_pat
     assert run() == (0, "")
     with chunks.corpus.writer() as writer:
         node = Node("p2/chunk", "Salt.", "p2", "chunk", Span(0, 5))
-        writer.put(Document("p2", "Salt."), [node], SourceRow("p2", 5))
+        writer.put_document(Document("p2", "Salt."), [node], SourceRow("p2", 5))
     asked, told = run()
     assert asked == 1
     assert "flows, it, reads" in told
@@ -464,10 +464,12 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
         return [store.case(row, Item("q", "?")) for row in store.columns(ANSWER)]
 
     with ScoreStore(tmp_path / "a.experiment") as store:
-        question = store.name("questions", bytes(16), {"name": "q"})
+        question = store.register("questions", bytes(16), {"name": "q"})
         for number, case in enumerate(cases):
-            flow = store.name("flows", bytes([number] * 16), {"name": f"flow {number}"})
-            store.keep(flow, question, case, steps=(), usage=usage, spent=usage, run=store.run("run"), **took)
+            flow = store.register("flows", bytes([number] * 16), {"name": f"flow {number}"})
+            store.write_answer(
+                flow, question, case, steps=(), usage=usage, spent=usage, run=store.register_run("run"), **took
+            )
         assert read(store)[-1] is cases[-1]
     with ScoreStore(tmp_path / "a.experiment") as store:
         found = read(store)
@@ -477,7 +479,7 @@ def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
             assert isinstance(case.result, Ranking)
             assert repr([hit.parts for hit in case.result.hits]) == repr(parts)  # NaN does not equal itself
         row = store.columns(ANSWER)[0]
-        assert (store.called(row["run"]), usage_of(row["usage"])) == ("run", usage)
+        assert (store.name_of(row["run"]), usage_from_row(row["usage"])) == ("run", usage)
         assert {name: row[name] for name in took} == took
     assert (tmp_path / "a.experiment").stat().st_size < 2 * len(node.text)  # each passage once
 

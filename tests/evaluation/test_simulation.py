@@ -14,15 +14,15 @@ from spolia import Answer, Hit, Node, Query, Ranking, Run, step
 from spolia.core.operator import Operator
 from spolia.errors import DataError
 from spolia.evaluation import DataSet
-from spolia.evaluation.experiment.flows import code_of, identity, inside
-from spolia.evaluation.measures.answers.answer_text import normalised
+from spolia.evaluation.experiment.flows import code_hashes, identity, walk_parts
+from spolia.evaluation.measures.answers.answer_text import normalise
 from spolia.evaluation.simulation.gold_hops import GoldChain, plain
 from spolia.evaluation.simulation.profile import PROFILES, Profile
-from spolia.evaluation.simulation.reader import Shown, SimulatedReader
+from spolia.evaluation.simulation.reader import PromptView, SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
 from spolia.flows.catalogue import flow_named
 from spolia.flows.ircot import THOUGHT
-from spolia.generation.prompt import numbered
+from spolia.generation.prompt import number_passages
 from spolia.generation.reader import Reader
 from spolia.run.lane import counted_reasons
 from spolia.types import Item, SubQuestion
@@ -66,12 +66,12 @@ def flow(name: str, reader: SimulatedReader, texts: tuple[str, ...], prefix: str
 
 
 def is_right(answer: Answer, item: Item) -> bool:
-    return any(normalised(answer.text.partition(" [")[0]) == normalised(one) for one in item.answers)
+    return any(normalise(answer.text.partition(" [")[0]) == normalise(one) for one in item.answers)
 
 
 @pytest.mark.parametrize("name", READING)
 def test_all_that_is_needed_is_enough_for_every_flow(world: World, name: str) -> None:
-    reader = SimulatedReader.of(world.data, world.items)
+    reader = SimulatedReader.from_data(world.data, world.items)
     for item in (one for one in world.items if one.type in CHAINED):
         assert is_right(flow(name, reader, world.gold(item))(Query(item.question)), item), (item.question, item.type)
 
@@ -79,7 +79,7 @@ def test_all_that_is_needed_is_enough_for_every_flow(world: World, name: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READING)
 def test_what_is_not_needed_is_never_enough(world: World, name: str) -> None:
-    reader = SimulatedReader.of(world.data, world.items)
+    reader = SimulatedReader.from_data(world.data, world.items)
     for item in (one for one in world.items if one.type in CHAINED):
         assert not is_right(flow(name, reader, world.others(item))(Query(item.question)), item)
         assert not is_right(flow(name, reader, ())(Query(item.question)), item)
@@ -88,7 +88,7 @@ def test_what_is_not_needed_is_never_enough(world: World, name: str) -> None:
 @pytest.mark.parametrize("name", ["self-rag", "replug", "replug-token", "ra-dit", "flare"])
 def test_a_passage_that_states_the_answer_is_enough_among_others_that_do_not(world: World, name: str) -> None:
     """Whatever such a flow makes of probabilities: one that abstains is less sure than one that found something."""
-    reader = SimulatedReader.of(world.data, world.items)
+    reader = SimulatedReader.from_data(world.data, world.items)
     for item in (one for one in world.items if one.type == "1-hop"):
         texts = (*world.gold(item), *world.others(item, 4))
         assert is_right(flow(name, reader, texts)(Query(item.question)), item), item.question
@@ -96,7 +96,7 @@ def test_a_passage_that_states_the_answer_is_enough_among_others_that_do_not(wor
 
 @pytest.mark.parametrize("name", ["react", "prefrag", "prefrag-prompt"])
 def test_what_the_first_source_lacks_is_searched_in_the_second(world: World, name: str) -> None:
-    reader = SimulatedReader.of(world.data, world.items)
+    reader = SimulatedReader.from_data(world.data, world.items)
     for item in (one for one in world.items if one.type in ("1-hop", "2-hop")):
         first, second = fixed.but(texts=world.others(item)), fixed.but(texts=world.gold(item), prefix="w")
         answer = flow_named(name).made({"llm": reader, "search": first, "web": second})(Query(item.question))
@@ -105,7 +105,7 @@ def test_what_the_first_source_lacks_is_searched_in_the_second(world: World, nam
 
 def test_flare_asks_for_the_next_hop_with_the_answer_that_it_wrote(world: World) -> None:
     """It searches with the words that are certain, and the guess is not."""
-    reader = SimulatedReader.of(world.data, world.items)
+    reader = SimulatedReader.from_data(world.data, world.items)
     item = next(one for one in world.items if one.type == "2-hop")
     with Run() as run, run.lane() as lane:
         flow("flare", reader, (world.texts[item.decomposition[0].gold_id],))(Query(item.question))
@@ -118,10 +118,10 @@ def test_the_first_sentence_of_a_passage_is_stated_without_its_number(name: str)
     """A file name is another line; without one the number stands before the first sentence."""
     item = Item("q", "Where did the ship of the sailor sink?", ("Salo",), (("b",),))
     gold = "The ship of the sailor sank near Salo. It was old."
-    reader = SimulatedReader(chains=(GoldChain.of(item, {"b": ("", gold)}),))
+    reader = SimulatedReader(chains=(GoldChain.from_item(item, {"b": ("", gold)}),))
     hit = Hit(Node("n", gold, uri=name), 1.0)
     shown = THOUGHT.prompt_for({
-        "question": item.question, "thoughts": "", "passages": numbered(Ranking(Query("?"), (hit,)), 9_999)
+        "question": item.question, "thoughts": "", "passages": number_passages(Ranking(Query("?"), (hit,)), 9_999)
     })  # fmt: skip
     assert reader.generate(shown).text == "The ship of the sailor sank near Salo."
 
@@ -129,7 +129,7 @@ def test_the_first_sentence_of_a_passage_is_stated_without_its_number(name: str)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ircot", "corag", "prefrag", "react", "planrag"])
 def test_no_query_holds_an_answer_that_was_not_found_before(world: World, name: str) -> None:
-    reader = SimulatedReader.of(world.data, world.items)
+    reader = SimulatedReader.from_data(world.data, world.items)
     for item in (one for one in world.items if one.type in CHAINED):
         with Run() as run, run.lane() as lane:
             flow(name, reader, world.others(item))(Query(item.question))
@@ -140,14 +140,14 @@ def test_no_query_holds_an_answer_that_was_not_found_before(world: World, name: 
 
 
 def test_the_names_of_passages_mean_nothing(world: World) -> None:
-    reader = SimulatedReader.of(world.data, world.items)
+    reader = SimulatedReader.from_data(world.data, world.items)
     for item in world.items[:13]:
         said = {flow("corag", reader, world.gold(item), prefix)(Query(item.question)).text for prefix in ("n", "zz")}
         assert len(said) == 1
 
 
 def test_more_that_is_needed_never_makes_an_answer_worse(world: World) -> None:
-    reader = SimulatedReader.of(world.data, world.items)
+    reader = SimulatedReader.from_data(world.data, world.items)
     for item in (one for one in world.items if one.type in CHAINED):
         texts = world.others(item, 2) + world.gold(item)
         right = [is_right(flow("naive", reader, texts[:count])(Query(item.question)), item) for count in range(6)]
@@ -157,7 +157,7 @@ def test_more_that_is_needed_never_makes_an_answer_worse(world: World) -> None:
 @pytest.mark.slow
 def test_a_noisy_reader_errs_the_same_way_twice_and_differently_for_another_seed(world: World) -> None:
     def said(seed: int) -> list[str]:
-        reader = SimulatedReader.of(world.data, world.items, PROFILES["noisy"], seed)
+        reader = SimulatedReader.from_data(world.data, world.items, PROFILES["noisy"], seed)
         return [flow("corag", reader, world.gold(item))(Query(item.question)).text for item in world.items[:13]]
 
     assert said(1) == said(1)
@@ -165,17 +165,17 @@ def test_a_noisy_reader_errs_the_same_way_twice_and_differently_for_another_seed
 
 
 def test_a_reader_that_knows_everything_needs_no_passage(world: World) -> None:
-    reader = SimulatedReader.of(world.data, world.items, Profile(know=1.0))
+    reader = SimulatedReader.from_data(world.data, world.items, Profile(know=1.0))
     item = next(one for one in world.items if one.type == "3-hop")
     assert is_right(flow("closed-book", reader, ())(Query(item.question)), item)
 
 
 def test_what_a_flow_depends_on_is_found_without_a_look_at_every_question(world: World) -> None:
-    whole = SimulatedReader.of(world.data, world.items)
+    whole = SimulatedReader.from_data(world.data, world.items)
     one, every = Reader(whole.but(chains=whole.chains[:1])), Reader(whole)
-    assert len(list(inside(every))) == len(list(inside(one)))
-    assert code_of(every) == code_of(one)
-    assert code_of(every).keys() >= {"Reader", "SimulatedReader", "GoldChain", "Hop", "Item"}
+    assert len(list(walk_parts(every))) == len(list(walk_parts(one)))
+    assert code_hashes(every) == code_hashes(one)
+    assert code_hashes(every).keys() >= {"Reader", "SimulatedReader", "GoldChain", "Hop", "Item"}
     assert identity(every, Run(), {})["content"] != identity(one, Run(), {})["content"]
 
 
@@ -190,10 +190,10 @@ def test_a_step_that_names_an_earlier_answer_waits_for_it() -> None:
         "a": ("James Stanley", "His father was Thomas Stanley, 1st Earl of Derby."),
         "b": ("T", "He died in Lancashire."),
     }
-    chain = GoldChain.of(item, texts)
+    chain = GoldChain.from_item(item, texts)
     assert [hop.question for hop in chain.hops] == ["James Stanley >> father", "#1 >> place of death"]
-    assert chain.answered((), [texts["b"][1]]) == {}
-    assert chain.is_resolved(chain.answered((), [text for _, text in texts.values()]))
+    assert chain.resolve_hops((), [texts["b"][1]]) == {}
+    assert chain.is_resolved(chain.resolve_hops((), [text for _, text in texts.values()]))
 
 
 PAGES = {
@@ -216,17 +216,17 @@ def test_a_hop_made_of_gold_passages_names_what_the_question_or_an_earlier_answe
     question: str, answer: str, gold: str, hops: list[str]
 ) -> None:
     item = Item("q", question, (answer,), tuple((one,) for one in gold))
-    chain = GoldChain.of(item, PAGES)
+    chain = GoldChain.from_item(item, PAGES)
     assert [hop.question for hop in chain.hops] == hops
-    assert chain.is_resolved(chain.answered((), [PAGES[one][1] for one in gold]))
+    assert chain.is_resolved(chain.resolve_hops((), [PAGES[one][1] for one in gold]))
     for one in gold:
-        assert not chain.is_resolved(chain.answered((), [PAGES[one][1]]))
+        assert not chain.is_resolved(chain.resolve_hops((), [PAGES[one][1]]))
 
 
 @check_each("name", READING)
 def test_passages_that_answer_together_are_enough_for_every_flow(name: str) -> None:
     item = Item("q", "Where did the ship of the sailor sink?", ("The Old Harbour",), (("b",), ("c",)))
-    reader = SimulatedReader(chains=(GoldChain.of(item, PAGES),))
+    reader = SimulatedReader(chains=(GoldChain.from_item(item, PAGES),))
     gold = tuple(PAGES[one][1] for one in "bc")
     assert is_right(flow(name, reader, gold)(Query(item.question)), item)
     assert not is_right(flow(name, reader, gold[:1])(Query(item.question)), item)
@@ -235,7 +235,7 @@ def test_passages_that_answer_together_are_enough_for_every_flow(name: str) -> N
 
 def test_no_reader_knows_that_a_question_has_no_answer(world: World) -> None:
     """It goes on searching until a cap ends it, as the flow plans, and never says that its chain suffices."""
-    reader = SimulatedReader.of(world.data, world.items)
+    reader = SimulatedReader.from_data(world.data, world.items)
     item = next(one for one in world.items if one.type == "unanswerable")
     for name, searches in (("react", 7), ("corag-oracle", 7), ("prefrag", 4)):
         asked = flow(name, reader, world.others(item))
@@ -248,14 +248,14 @@ def test_no_reader_knows_that_a_question_has_no_answer(world: World) -> None:
 
 def test_a_reader_that_remembers_a_hop_still_sees_that_new_passages_help(world: World) -> None:
     item = next(one for one in world.items if one.type == "2-hop")
-    chain = next(one for one in SimulatedReader.of(world.data, world.items).chains if one.item == item)
+    chain = next(one for one in SimulatedReader.from_data(world.data, world.items).chains if one.item == item)
     knows = next(
         reader
         for reader in (SimulatedReader(chains=(chain,), profile=Profile(know=0.5), seed=seed) for seed in range(99))
-        if set(reader.resolved(Shown("", chain, {}, ""))) == {1}
+        if set(reader.resolved_hops(PromptView("", chain, {}, ""))) == {1}
     )
     new = {"new": [chain.hops[1].passage]}
-    assert "<verdict>yes</verdict>" in knows.helps(Shown("prefrag_helps", chain, new, ""))
+    assert "<verdict>yes</verdict>" in knows.helps(PromptView("prefrag_helps", chain, new, ""))
 
 
 def test_a_paraphrase_names_no_word_that_its_document_says(world: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from spolia.core.function import step
 from spolia.errors import DataError
-from spolia.evaluation.data.dataset import PARTS, DataSet, counted, part_of
+from spolia.evaluation.data.dataset import PARTS, DataSet, count_parts, part_of
 from spolia.evaluation.data.usage_log import LogEntry, Marks, UsageLog, is_same, marks_of
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.registry import parse_measures
@@ -29,7 +29,7 @@ def data(tmp_path: Path) -> DataSet:
 def test_the_parts_are_all_questions_and_none_twice(data: DataSet) -> None:
     parts = {name: [item.id for item in data.split(name).items()] for name in PARTS}
     assert sorted(id for ids in parts.values() for id in ids) == sorted(item.id for item in data.items())
-    assert counted(item.id for item in data.items()) == {name: len(ids) for name, ids in parts.items()}
+    assert count_parts(item.id for item in data.items()) == {name: len(ids) for name, ids in parts.items()}
 
 
 def test_a_question_never_changes_its_part() -> None:
@@ -45,12 +45,12 @@ def test_a_question_and_its_twin_that_cannot_be_answered_are_in_the_same_part() 
     assert all(part_of(one) == part_of(other) for one, other in twins)
     assert {part_of(one) for one, _ in twins} == set(PARTS)
     tuned = {part_of(one): one for one, _ in twins}["tune"]
-    seen = UsageLog(None).at([Item(tuned, "?")], {"a": "a"}, ["R@5"])
-    assert seen.chose_by(f"{tuned}-unanswerable")
+    seen = UsageLog(None).new_entry([Item(tuned, "?")], {"a": "a"}, ["R@5"])
+    assert seen.bars_question(f"{tuned}-unanswerable")
 
 
 def test_parts_have_about_the_shares_that_they_should_have() -> None:
-    found = counted(f"question number {i}" for i in range(10_000))
+    found = count_parts(f"question number {i}" for i in range(10_000))
     assert {name: round(number / 10_000, 1) for name, number in found.items()} == dict(PARTS)
 
 
@@ -71,7 +71,7 @@ def entry(part: str, *flows: str, data: Marks = SET, of: str = "", declared: boo
 
 def parts(usage_log: UsageLog, of: LogEntry) -> set[str]:
     """The parts of the entries that take questions away."""
-    return {one.part for one in usage_log.chosen_on(of)}
+    return {one.part for one in usage_log.choosing_entries(of)}
 
 
 def test_what_was_chosen_on_is_remembered(tmp_path: Path) -> None:
@@ -90,14 +90,18 @@ def test_who_compares_on_all_questions_has_looked_at_those_to_report_on(tmp_path
     usage_log = UsageLog(tmp_path / "looks.jsonl")
     usage_log.note(entry("all", "a"))
     assert parts(usage_log, entry("report", "a")) == set()
-    assert usage_log.before(entry("report", "a")) == 0
+    assert usage_log.count_other_looks(entry("report", "a")) == 0
     usage_log.note(entry("all", "a", "b"))
-    assert [(one.chose_by("q1"), one.chose_by("q3")) for one in usage_log.chosen_on(entry("report", "a"))] == [
-        (True, False)
-    ]
+    assert [
+        (one.bars_question("q1"), one.bars_question("q3")) for one in usage_log.choosing_entries(entry("report", "a"))
+    ] == [(True, False)]
     assert parts(usage_log, entry("report", "c")) == parts(usage_log, entry("all", "a", "b", "c")) == set()
-    assert usage_log.before(entry("report", "c")) == usage_log.before(entry("all", "a", "b", "c")) == 1
-    assert usage_log.before(entry("all", "a", "b")) == 0
+    assert (
+        usage_log.count_other_looks(entry("report", "c"))
+        == usage_log.count_other_looks(entry("all", "a", "b", "c"))
+        == 1
+    )
+    assert usage_log.count_other_looks(entry("all", "a", "b")) == 0
 
 
 def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_path: Path) -> None:
@@ -116,18 +120,18 @@ def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_pat
     assert usage_log.path is not None
     usage_log.path.write_text('{"data": [')
     found = Experiment(nothing, items, measures).run(usage_log=whole)
-    assert found.tuned == 0
+    assert found.tuned_count == 0
     assert "looks.jsonl is damaged: 1 of its lines" in found.warnings[-1]
 
 
 def test_the_command_that_strikes_looks_out_names_the_data(tmp_path: Path) -> None:
     data = tmp_path / "my questions.csv"
     data.touch()
-    found = UsageLog.of_data(data, tmp_path / "cache", SET).forgetting
+    found = UsageLog.for_data(data, tmp_path / "cache", SET).forget_command
     assert found == f"spolia data looks '{data}' --forget"
     items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(140)]
     measures, tune = parse_measures("R@5"), [item for item in items if part_of(item.id) == "tune"]
-    looked, whole = (UsageLog.of_data(data, tmp_path / "cache", marks_of(items), part) for part in ("tune", ""))
+    looked, whole = (UsageLog.for_data(data, tmp_path / "cache", marks_of(items), part) for part in ("tune", ""))
     Experiment({"finds": nothing}, tune, measures).run(usage_log=looked)
     with pytest.raises(DataError, match=re.escape(found)):
         Experiment(nothing, items, measures).run(usage_log=whole)
@@ -137,8 +141,8 @@ def test_a_look_without_a_list_of_questions_is_at_all_of_its_part(tmp_path: Path
     usage_log = UsageLog(tmp_path / "looks.jsonl")
     (tmp_path / "looks.jsonl").write_text('{"data": [')  # cut off by a full disk
     usage_log.note(entry("tune", "a", "b"))
-    (found,) = usage_log.chosen_on(entry("all", "a"))
-    assert [found.chose_by(f"q{n}") for n in (1, 2, 3, 4)] == [False, False, True, True]
+    (found,) = usage_log.choosing_entries(entry("all", "a"))
+    assert [found.bars_question(f"q{n}") for n in (1, 2, 3, 4)] == [False, False, True, True]
 
 
 @step
@@ -156,14 +160,14 @@ def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None
     reported = [item for item in items if part_of(item.id) == "report"]
     flows, measures = {"a": nothing, "b": nothing_else}, parse_measures("R@5")
     Experiment(flows, items, measures).run(path=tmp_path)
-    assert Experiment(flows, items, [*measures, *parse_measures("MRR")]).run(path=tmp_path).looked == 1
+    assert Experiment(flows, items, [*measures, *parse_measures("MRR")]).run(path=tmp_path).look_count == 1
     with pytest.raises(
         DataError, match=r"choose a flow .nothing; the first: 'q1'.* To go on, ask new questions; or allow it"
     ):
         Experiment(nothing, reported, measures).run(path=tmp_path / "own.experiment")
     told = Experiment(nothing, reported, measures, overlap=True).run(path=tmp_path)
-    assert (told.tuned, told.looked) == (len(reported), 2)
-    assert Experiment(nothing, reported, measures).run().tuned == 0  # in memory nothing is known
+    assert (told.tuned_count, told.look_count) == (len(reported), 2)
+    assert Experiment(nothing, reported, measures).run().tuned_count == 0  # in memory nothing is known
 
 
 def test_the_log_lies_beside_the_data_and_what_earlier_versions_wrote_elsewhere_counts(tmp_path: Path) -> None:
@@ -171,14 +175,14 @@ def test_the_log_lies_beside_the_data_and_what_earlier_versions_wrote_elsewhere_
     data.mkdir()
     file.touch()
     UsageLog(cache / "looks.jsonl").note(entry("tune", "a", "b", of="x1"))
-    usage_log = UsageLog.of_data(data, cache, SET)
+    usage_log = UsageLog.for_data(data, cache, SET)
     usage_log.note(entry("select", "a", "b", of="x2"))
-    assert [one.part for one in usage_log.of(SET)] == ["tune", "select"]
+    assert [one.part for one in usage_log.entries(SET)] == ["tune", "select"]
     assert (data / "looks.jsonl").is_file()
-    elsewhere = UsageLog.of_data(data, tmp_path / "another machine", SET)
-    assert [one.part for one in elsewhere.of(SET)] == ["select"]
-    assert UsageLog.of_data(file, cache, SET).path == tmp_path / "set.json.looks.jsonl"
-    assert (usage_log.forget(SET), usage_log.of(SET)) == (2, [])
+    elsewhere = UsageLog.for_data(data, tmp_path / "another machine", SET)
+    assert [one.part for one in elsewhere.entries(SET)] == ["select"]
+    assert UsageLog.for_data(file, cache, SET).path == tmp_path / "set.json.looks.jsonl"
+    assert (usage_log.forget(SET), usage_log.entries(SET)) == (2, [])
 
 
 def test_of_few_questions_the_report_warns_and_is_not_refused(tmp_path: Path) -> None:
@@ -190,7 +194,7 @@ def test_of_few_questions_the_report_warns_and_is_not_refused(tmp_path: Path) ->
     reported, measures = [item for item in items if part_of(item.id) == "report"], parse_measures("R@5")
     Experiment({"a": nothing, "b": nothing_else}, items, measures).run(path=tmp_path)
     told = Experiment(nothing, reported, measures).run(path=tmp_path)
-    assert told.tuned == len(reported)
+    assert told.tuned_count == len(reported)
     assert "used to tune or choose a flow (nothing), so their scores are too good." in told.warnings[0]
 
 
@@ -207,7 +211,7 @@ def test_the_same_experiment_counts_once(tmp_path: Path) -> None:
     for _ in range(3):
         usage_log.note(entry("report", "a", of="x1", declared=True))
     usage_log.note(entry("report", "a", of="x2", declared=True))
-    assert usage_log.before(entry("report", "a", of="x3")) == 2
+    assert usage_log.count_other_looks(entry("report", "a", of="x3")) == 2
     with (tmp_path / "looks.jsonl").open("a") as file:
         file.write('{"data": "set", "par')
-    assert usage_log.before(entry("report", "a", of="x3")) == 2
+    assert usage_log.count_other_looks(entry("report", "a", of="x3")) == 2

@@ -67,7 +67,7 @@ TABLES: dict[str, Callable[[Path], Any]] = {
 def test_a_table_of_any_format_gives_the_same_questions(tmp_path: Path, name: str) -> None:
     TABLES[name](tmp_path / name)
     data = DataSet(str(tmp_path / name))
-    assert data.written.called == "table"
+    assert data.file_form.name == "table"
     found = list(data.items())
     assert [(one.question, one.answers, one.gold, one.meta) for one in found] == ITEMS
     assert "'Question' as question" in data.columns
@@ -201,7 +201,7 @@ def chunks(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
 
 def scored(chunks: NodeGroup, *items: Item) -> list[float]:
     report = Experiment({"flow": BM25(chunks)}, items, parse_measures("R@1")).run()
-    return [seen[0] for seen in report.flows[0].measured[0].seen if seen is not None]
+    return [seen[0] for seen in report.flows[0].measured[0].observations if seen is not None]
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ class SparseWords(Value):
         return self.name
 
     def embed_sparse(self, texts: Sequence[str], *, kind: str) -> SparseRows:
-        return SparseRows.of([{len(text): 1.0} for text in texts])
+        return SparseRows.from_weights([{len(text): 1.0} for text in texts])
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return list(map(len, texts))
@@ -132,7 +132,7 @@ class TokenWords(Value):
         return self.name
 
     def embed_tokens(self, texts: Sequence[str], *, kind: str) -> TokenVectors:
-        return TokenVectors.of([[[1.0, len(text)]] for text in texts], 2)
+        return TokenVectors.from_vectors([[[1.0, len(text)]] for text in texts], 2)
 
 
 OWN = (SparseWords, TokenWords, Tag, Walk, language, replied, worth, first, hopped, grown, merit, shared, apart)

@@ -41,7 +41,7 @@ def stored(
         for number, text in enumerate(texts):
             node = Node(f"n{number}", text, f"d{number}", group, Span(0, len(text)))
             source = SourceRow(f"{path.name}/{number}.txt", content_hash=text)
-            writer.put(Document(f"d{number}", text, uri=source.uri), [node], source)
+            writer.put_document(Document(f"d{number}", text, uri=source.uri), [node], source)
         for embedder in embedders:
             hashes, lacking = zip(*writer.unembedded(group, embedder.name), strict=True)
             writer.add_vectors(embedder.name, hashes, embedder.embed(lacking, kind="passage"))

@@ -11,7 +11,7 @@ import pytest
 import spolia
 from spolia.core.combinators import Branch
 from spolia.errors import FlowFileError, ModelError, WiringError
-from spolia.evaluation.experiment.flows import reads
+from spolia.evaluation.experiment.flows import content_fingerprints
 from spolia.flow_files.files import dump, load
 from spolia.flow_files.prompt_preview import ANY_MODEL, alone, case_for, sent_for
 from spolia.flow_files.prompts import name_of, overridden, prompt_called, shipped
@@ -183,10 +183,10 @@ def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
 def test_another_text_of_a_prompt_file_is_another_resource(tmp_path: Path, operator: type) -> None:
     file = own(tmp_path, "{{passages}} {{question}}", "mine.txt") / "mine.txt"
     flow = operator(ANY_MODEL, prompt=str(file))
-    before, shipped_one = reads(flow), reads(operator(ANY_MODEL))
+    before, shipped_one = content_fingerprints(flow), content_fingerprints(operator(ANY_MODEL))
     file.write_text("{{passages}} {{question}} Think.")
-    assert reads(flow) != before
-    assert reads(operator(ANY_MODEL)) == shipped_one
+    assert content_fingerprints(flow) != before
+    assert content_fingerprints(operator(ANY_MODEL)) == shipped_one
     assert any("prompts/" in name for name in shipped_one)
 
 
@@ -260,5 +260,5 @@ def test_the_schema_of_flow_files_allows_one_field_of_a_role() -> None:
 def test_all_prompts_can_be_read() -> None:
     for one in shipped().values():
         assert one.places
-        for found in template.every(one.place).values():
+        for found in template.read_all(one.place).values():
             assert found.messages[-1].role == "user"

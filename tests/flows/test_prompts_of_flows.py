@@ -179,7 +179,7 @@ def test_prefrag_shows_later_turns_why_it_has_searched_and_doubted() -> None:
     ],
 )
 def test_prompts_in_every_language_ask_for_the_marks_that_the_flow_reads(file: str, marks: tuple[str, ...]) -> None:
-    texts = template.every(f"spolia:flows/prompts/{file}.txt", "")
+    texts = template.read_all(f"spolia:flows/prompts/{file}.txt", "")
     assert {"en", "ko", "zh"} <= set(texts)
     for language, text in texts.items():
         said = " ".join("\n".join(message.content for message in text.messages).split())

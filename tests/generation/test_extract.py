@@ -26,8 +26,8 @@ from spolia.generation.extract import (
     clues,
     confidence,
     count_words,
-    price_of_a_word,
-    quotable,
+    price_per_word,
+    split_quotable,
 )
 from spolia.generation.sentence_vectors import SentenceVectors
 from spolia.journal import Runs
@@ -164,7 +164,7 @@ def test_neither_a_question_nor_a_heading_is_an_answer(line: str, embedder: Lett
 @pytest.mark.parametrize("line", ["Ada Quarry", "Pier of the harbour: 12 m", "- The tide pilot", "Tide | moon"])
 def test_a_label_an_item_and_a_row_are_no_headings(line: str) -> None:
     text = f"Pilot:\n\n{line}\n\nShips wait."
-    assert not Passage.from_text(text, quotable(text)).headings
+    assert not Passage.from_text(text, split_quotable(text)).headings
 
 
 def test_a_heading_counts_for_the_sentences_below_it_and_a_first_row_for_those_of_its_table() -> None:
@@ -284,14 +284,14 @@ def test_any_text_is_quoted_exactly(text: str, question: str) -> None:
 @settings(max_examples=60)
 @given(st.text(alphabet="ab, .;\n漢字、。", max_size=600))
 def test_pieces_are_short_in_order_and_lose_nothing(text: str) -> None:
-    spans = quotable(text, longest=5)
+    spans = split_quotable(text, longest=5)
     assert all(count_words(text[start:end]) <= 5 and start < end for start, end in spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert "".join("".join(text[start:end] for start, end in spans).split()) == "".join(text.split())
 
 
 def test_encoded_data_is_cut_too() -> None:
-    assert max(end - start for start, end in quotable("QmFzZTY0" * 10_000)) <= 12 * LONGEST
+    assert max(end - start for start, end in split_quotable("QmFzZTY0" * 10_000)) <= 12 * LONGEST
 
 
 def test_chances_sum_to_one_and_follow_the_clues() -> None:
@@ -320,14 +320,14 @@ def test_confidence_grows_with_the_evidence_of_the_sentence_and_of_its_passage()
 
     assert sure(0.1, 0.5) < sure(0.5, 0.5) < sure(0.5, 1.0)
     assert sure(0.5, 0.5, 0.2) < sure(0.5, 0.5, 0.5) < sure(0.9, 0.5, 0.5) < sure(0.9, 0.9, 0.5)
-    assert price_of_a_word(80) < price_of_a_word(30)
+    assert price_per_word(80) < price_per_word(30)
 
 
 def test_a_sentence_wrapped_over_indented_lines_is_one() -> None:
     text = (
         "- Budgets are reserved before a call is sent to a model, and\n  settled after it, so that they hold.\n- Next."
     )
-    quotes = [text[start:end] for start, end in quotable(text)]
+    quotes = [text[start:end] for start, end in split_quotable(text)]
     assert quotes[0].endswith("so that they hold.")
     assert len(quotes) == 2
 

@@ -44,7 +44,7 @@ class Contest:
         if not self.corpus.exists():
             return {}
         snapshot = self.corpus.latest()
-        rows = snapshot.opened.rows(BIRTHS, {})
+        rows = snapshot.open_store.rows(BIRTHS, {})
         return {uri: birth for uri, birth in rows if birth <= snapshot.generation}
 
 
@@ -58,7 +58,7 @@ def test_of_two_that_begin_together_each_publishes_what_the_other_one_has_not(co
     both = [contest.start(), contest.start()]
     assert [process.wait(timeout=600) for process in both] == [0, 0]
     assert len(contest.published()) == FILES
-    assert len(contest.corpus.latest().opened.rows(BIRTHS, {})) == FILES  # no row was replaced by another one
+    assert len(contest.corpus.latest().open_store.rows(BIRTHS, {})) == FILES  # no row was replaced by another one
     read = Counter(uri for uri, _ in contest.read())
     assert (len(read), max(read.values())) <= (FILES, 2)
     assert contest.corpus.latest().check() == []

@@ -35,7 +35,7 @@ from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.nodes import GroupBuild, grow
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.hash_embedder import HashingEmbedder
-from spolia.worker_process import receive, send
+from spolia.worker_process import read_frame, write_frame
 from tests.indexing.sample_documents import pdf_of
 from tests.stores.scenario import tables
 
@@ -87,9 +87,9 @@ def sent(found: Prepared) -> Prepared:
     """What arrives of it."""
     said, attached = plain(found.reading)
     stream = io.BytesIO()
-    send(stream, {**said, "pieces": plain_pieces(found.pieces)}, attached)
+    write_frame(stream, {**said, "pieces": plain_pieces(found.pieces)}, attached)
     stream.seek(0)
-    reply = receive(stream)
+    reply = read_frame(stream)
     assert reply is not None
     return Prepared(reading_of(*reply), pieces_of(reply[0]["pieces"]), found.has_parts)
 
@@ -120,7 +120,7 @@ def vectors(store: Path) -> dict[tuple[str, str], bytes]:
     snapshot = corpus.latest()
     for group in ("chunk", "below"):
         nodes = list(snapshot.all_nodes(group))
-        rows = corpus.backend.stored(snapshot, group, Apart().name).at(np.arange(len(nodes)))
+        rows = corpus.backend.stored_vectors(snapshot, group, Apart().name).vectors_at(np.arange(len(nodes)))
         found |= {(group, node.id): bits.tobytes() for node, bits in zip(nodes, rows, strict=True)}
     return found
 
@@ -223,7 +223,7 @@ def test_what_was_prepared_and_sent_gives_the_nodes_that_are_made_here(text: str
     assert found.reading.document == document
     assert found.pieces.keys() == {"window", "paragraph", "sentence"}
     (there,), (made_here,) = grow([document], builds, prepared={document.id: found.pieces}), grow([document], builds)
-    assert there.made == made_here.made
+    assert there.by_group == made_here.by_group
 
 
 def test_pieces_of_another_text_are_an_error_of_that_document_alone() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spolia.indexing.splitters.windows import cut_before, may_cut
+from spolia.indexing.splitters.windows import last_cut, may_cut
 from tests.cases import check_each
 
 
@@ -34,5 +34,5 @@ def test_letters_ideographs_and_two_flags_may_be_parted() -> None:
 
 
 def test_where_nothing_may_be_cut_the_bound_counts() -> None:
-    assert cut_before("a" + "\u0301" * 50, 1, 20) == 20
-    assert cut_before("ab" + "\u0301" * 3, 0, 4) == 1
+    assert last_cut("a" + "\u0301" * 50, 1, 20) == 20
+    assert last_cut("ab" + "\u0301" * 3, 0, 4) == 1

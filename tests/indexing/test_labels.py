@@ -99,7 +99,7 @@ def earlier(corpus: Corpus) -> set[str]:
                 for node in writer.nodes(document.id, "chunk")
             ]
             writer.remove(uri)
-            writer.put(document.but(id=short), nodes, row.but(document=short))
+            writer.put_document(document.but(id=short), nodes, row.but(document=short))
             ids.add(short)
     return ids
 

@@ -18,7 +18,7 @@ from spolia.models.onnx import weights
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.corpus import Corpus
-from spolia.stores.groups.nodes import cut
+from spolia.stores.groups.nodes import cut_document
 from spolia.types import Document, Value
 from tests.cases import check_each
 from tests.indexing.test_splitter import ARABIC, CHINESE, EMOJI, KOREAN, SCRIPTS, THAI, Bytes, covered
@@ -42,7 +42,7 @@ class English(Value):
 
 
 def lengths(text: str, splitter: SlidingWindow) -> list[int]:
-    nodes = list(cut(Document("d", text), splitter))
+    nodes = list(cut_document(Document("d", text), splitter))
     assert covered(text, nodes)
     assert all(len(node.text) <= splitter.size * splitter.chars_per_token for node in nodes)
     return [len(node.text) for node in nodes]
@@ -57,12 +57,12 @@ def test_windows_of_a_script_that_is_not_covered_are_as_long_as_the_characters_a
 def test_a_counter_that_does_not_say_what_it_knows_is_believed() -> None:
     found = lengths(KOREAN * 60, SlidingWindow(size=50, overlap=5, tokenizer=Bytes()))
     assert max(found) < 60
-    assert Lengths(Bytes(), 4, 1.0).of("서울") == 3
+    assert Lengths(Bytes(), 4, 1.0).count("서울") == 3
 
 
 def test_pieces_of_one_document_are_measured_each_by_its_script() -> None:
     splitter = SlidingWindow(size=20, overlap=0, tokenizer=English())
-    nodes = list(cut(Document("d", "A bc de fg hi. " * 20 + "\n\n" + KOREAN * 20), splitter))
+    nodes = list(cut_document(Document("d", "A bc de fg hi. " * 20 + "\n\n" + KOREAN * 20), splitter))
     latin = [node.text for node in nodes if node.text.isascii()]
     assert {len(text.split()) for text in latin} == {20}
     assert max(len(node.text) for node in nodes if node.text not in latin) > 40
@@ -73,11 +73,11 @@ def test_pieces_of_one_document_are_measured_each_by_its_script() -> None:
 @given(st.lists(st.sampled_from([*SCRIPTS, ENGLISH, "\n\n", "x" * 90]), max_size=20), st.integers(4, 40))
 def test_mixed_scripts_never_exceed_the_bounds(pieces: list[str], size: int) -> None:
     splitter, text = SlidingWindow(size, 1, tokenizer=English()), "".join(pieces)
-    nodes = list(cut(Document("d", text), splitter))
+    nodes = list(cut_document(Document("d", text), splitter))
     assert covered(text, nodes)
     for node in nodes:
         assert len(node.text) <= 4 * size
-        assert Lengths(English(), 4, 0.95).of(node.text) <= size
+        assert Lengths(English(), 4, 0.95).count(node.text) <= size
 
 
 def test_the_share_is_declared_and_named() -> None:
@@ -104,7 +104,7 @@ def test_the_tokenizer_of_the_embedder_covers_what_is_in_latin_letters(wordpiece
         assert measure.is_covered(text), text
     for text in (KOREAN, CHINESE, THAI, ARABIC, EMOJI, "Москва — столица России, город на реке."):
         assert not measure.is_covered(text), text
-        assert measure.of(text) == -(-len(text) // 4)
+        assert measure.count(text) == -(-len(text) // 4)
 
 
 @pytest.mark.parametrize("text", [KOREAN, CHINESE, THAI, ARABIC])

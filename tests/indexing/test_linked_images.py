@@ -158,7 +158,7 @@ def test_pictures_that_are_written_into_markdown_are_images() -> None:
     assert [image.data for image in reading.images] == [wall(200)]
     pictures = [(one.caption, bool(one.image)) for one in reading.document.regions if one.kind == "image"]
     assert pictures == [("A wall", True), ("Cell", False), ("A badge of the build", False)]
-    ((number, name),) = reading.beside
+    ((number, name),) = reading.linked_images
     assert (reading.document.regions[number].caption, name) == ("Cell", "img/a b.png")
     assert reading.dropped == (("pictures", 1),)
 

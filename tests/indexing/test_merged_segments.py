@@ -11,8 +11,8 @@ from spolia.indexing.sync.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.stores import files
 from spolia.stores.corpus import Corpus
-from spolia.stores.files import gone, lexical_folder, small_segments
-from spolia.stores.integrity import problems
+from spolia.stores.files import count_deleted, lexical_folder, small_segments
+from spolia.stores.integrity import find_problems
 from spolia.types import Query
 
 WORDS = ("stone", "arch", "wall", "river", "boat", "copper", "lantern")
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def index_of(corpus: Corpus) -> Path:
     index = lexical_folder(Path(corpus.path), "chunk", corpus.latest().indexes["chunk"][0])
-    assert not gone(index)
+    assert not count_deleted(index)
     return index
 
 
@@ -61,7 +61,7 @@ def test_batches_end_in_one_segment_that_finds_the_same_with_the_same_scores(
     assert segments(whole) == segments(parts) == [40]
     assert report.generation == parts.latest().generation
     assert found(parts) == found(whole)
-    assert not problems(parts.latest())
+    assert not find_problems(parts.latest())
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_large_segments_that_tantivy_leaves_apart_become_one_too(
         sync(folder, corpus, batch=13)
     assert segments_of(parts) == [41]
     assert found(parts) == found(whole)
-    assert not problems(parts.latest())
+    assert not find_problems(parts.latest())
 
 
 @pytest.mark.slow

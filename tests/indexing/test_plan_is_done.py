@@ -19,7 +19,7 @@ from spolia.indexing.transforms.text_enrichment import Summary
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding
-from spolia.stores.manifest import in_order, signature, transform_of
+from spolia.stores.manifest import signature, sort_groups, transform_of
 from spolia.testing.hash_embedder import HashingEmbedder
 
 pytestmark = pytest.mark.slow
@@ -76,7 +76,7 @@ def refuse_untrue(corpus: Corpus) -> None:
     """What the manifests say is what the nodes are made by, and each group is whole."""
     snapshot = corpus.latest()
     assert snapshot.unmade() == ()
-    for manifest in in_order(snapshot.manifests):
+    for manifest in sort_groups(snapshot.manifests):
         definition = Definition(transform_of(manifest), manifest.parent, manifest.ref)
         assert manifest.transform == definition.transform.short
         assert manifest.signature == signature(definition, snapshot.manifests)

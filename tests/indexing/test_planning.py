@@ -17,7 +17,7 @@ from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 from spolia.indexing.transforms.text_enrichment import Keywords, Summary
-from spolia.models.http.replies import estimated_tokens
+from spolia.models.http.replies import estimate_tokens
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding
@@ -224,7 +224,7 @@ def test_tokens_and_money_are_those_of_the_prompts_that_are_then_sent(
     (told,) = [one for one in plan.groups if one.group == "made"]
     sync(folder, corpus, groups=[group])
     assert told.prompts == len(SENT) == prompts
-    sent = sum(estimated_tokens(m.content) + 8 for prompt, _ in SENT for m in prompt.messages)
+    sent = sum(estimate_tokens(m.content) + 8 for prompt, _ in SENT for m in prompt.messages)
     written = sum(most for _, most in SENT)
     assert (told.input_tokens, told.output_tokens) == (sent, written)
     expected = transform.llm.priced(Usage(input_tokens=sent, output_tokens=written)).cost_usd
@@ -254,7 +254,7 @@ def test_texts_to_embed_have_tokens_and_no_embedder_is_asked(folder: Path, corpu
     plan = planned(folder, corpus, embedder=Mute(16))
     assert plan.groups[0].texts == 8
     texts = [f"Document {number} is about stones.\n\nIt has number {number}." for number in range(8)]
-    assert plan.groups[0].text_tokens == sum(map(estimated_tokens, texts))
+    assert plan.groups[0].text_tokens == sum(map(estimate_tokens, texts))
     assert plan.seconds is None
     assert (planned(folder, corpus, embedder=EMBEDDER, timed=True).seconds or 0) > 0
 

@@ -12,7 +12,7 @@ from spolia.errors import WiringError
 from spolia.indexing import transform
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.stores import materialise
-from spolia.stores.definition import Part, whole
+from spolia.stores.definition import Part, document_node
 from spolia.types import Document, Node
 
 
@@ -90,4 +90,4 @@ def test_a_transform_cannot_say_who_may_read(fast_folder: Path) -> None:
 def test_the_message_names_the_transform(fast_folder: Path) -> None:
     document = Document("d", "The tide rises.", "tides.md")
     with pytest.raises(WiringError, match=r"own.*'tides\.md'.*Set who may read the document: sync\(\.\.\., access="):
-        own(Part(whole(document), document))
+        own(Part(document_node(document), document))

@@ -11,7 +11,7 @@ import pytest
 from spolia.indexing.readers.reader import Blob, Container, Reading, reader_of
 from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
-from spolia.stores.groups.nodes import cut
+from spolia.stores.groups.nodes import cut_document
 
 # What the manifest's plain extractor found and this one does not, and why.
 OTHERWISE = {
@@ -56,7 +56,7 @@ def test_what_must_be_found_is_found(shared_datasets: Path, suffix: str) -> None
             assert (folded(wanted) in folded(document.text)) != ((name, wanted) in OTHERWISE), (name, wanted)
         for heading in document.headings:
             assert folded(heading.text)[:5] in folded(document.text[heading.start : heading.start + 200])
-        for node in cut(document, SlidingWindow()):
+        for node in cut_document(document, SlidingWindow()):
             assert node.span is not None
             assert document.text[node.span.start : node.span.end] == node.text
 

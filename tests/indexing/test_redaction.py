@@ -11,7 +11,7 @@ import pytest
 from spolia import Corpus, Dense, Extract, Query, sync
 from spolia.core.redaction import KINDS, Finding, Patterns, labelled, masked
 from spolia.errors import QueryError
-from spolia.indexing.readers.registry import redacting
+from spolia.indexing.readers.registry import redacting_readers
 from spolia.journal import Runs
 from spolia.journal.values import hiding
 from spolia.run import Run
@@ -103,7 +103,7 @@ def test_a_trace_has_kinds_in_place_of_what_is_redacted(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "harbour.md").write_text(TEXT)
     corpus = Corpus(str(tmp_path / "n.spolia"))
-    sync(str(tmp_path / "notes"), corpus, readers=redacting(Patterns()), embedder=HashingEmbedder())
+    sync(str(tmp_path / "notes"), corpus, readers=redacting_readers(Patterns()), embedder=HashingEmbedder())
     flow = Dense(corpus.group(), HashingEmbedder()) >> Extract()
     with Runs(tmp_path / "runs.db", values=True, redact=hiding(Patterns())) as runs:
         for _ in range(2):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
-from spolia.stores.groups.nodes import cut
+from spolia.stores.groups.nodes import cut_document
 from spolia.types import Document, Heading, Node, Value
 from tests.cases import check_each
 
@@ -37,7 +37,7 @@ class Bytes(Value):
 
 def split(text: str, splitter: SlidingWindow, *headings: int) -> list[Node]:
     document = Document("d", text, uri="d.txt", headings=tuple(Heading(at, 1, f"H{at}") for at in sorted(headings)))
-    nodes = list(cut(document, splitter))
+    nodes = list(cut_document(document, splitter))
     assert len({node.id for node in nodes}) == len(nodes)
     for node in nodes:
         assert node.span is not None
@@ -140,25 +140,25 @@ def test_a_window_never_crosses_a_heading_unless_the_section_is_tiny() -> None:
 def test_the_context_is_the_title_and_the_headings_above() -> None:
     text = "Intro\n\n" + "Text of the first part, with words. " * 30
     headings = (Heading(0, 1, "Intro"),)
-    nodes = list(cut(Document("d", text, title="Stones", headings=headings), SlidingWindow(size=50)))
+    nodes = list(cut_document(Document("d", text, title="Stones", headings=headings), SlidingWindow(size=50)))
     assert [node.context for node in nodes[:2]] == ["Stones", "Stones > Intro"]
     assert nodes[1].indexed_text.startswith("Stones > Intro\nText of")
 
 
 def test_a_long_title_does_not_fill_the_window() -> None:
-    (node,) = cut(Document("d", "Text.", title="T" * 1000), SlidingWindow(size=50))
+    (node,) = cut_document(Document("d", "Text.", title="T" * 1000), SlidingWindow(size=50))
     assert len(node.context) == 50
 
 
 def test_pages_and_lines_are_those_of_the_span() -> None:
     first, second = "On page one it says this.", "On page two it says that."
     document = Document("d", f"{first}\n{second}", pages=(0, len(first) + 1))
-    spans = [node.span for node in cut(document, SlidingWindow(size=8, overlap=0))]
+    spans = [node.span for node in cut_document(document, SlidingWindow(size=8, overlap=0))]
     assert [span.pages for span in spans if span] == [(1, 1), (2, 2)]
-    both = next(cut(document, SlidingWindow())).span
+    both = next(cut_document(document, SlidingWindow())).span
     assert both is not None
     assert (both.pages, both.lines) == ((1, 2), None)
-    whole = next(cut(document, SlidingWindow()))
+    whole = next(cut_document(document, SlidingWindow()))
     parts = [
         whole.span_of(start, end) for start, end in ((0, 9), (len(first) + 1, len(whole.text)), (5, len(first) + 9))
     ]
@@ -179,9 +179,9 @@ def test_a_document_that_is_surely_short_enough_is_not_counted() -> None:
         def count(self, texts: Iterable[str], /) -> list[int]:
             raise AssertionError("counted")
 
-    assert len(list(cut(Document("d", "A short passage."), SlidingWindow(tokenizer=Never())))) == 1
+    assert len(list(cut_document(Document("d", "A short passage."), SlidingWindow(tokenizer=Never())))) == 1
 
 
 def test_windows_come_one_by_one() -> None:
-    nodes = cut(Document("d", "A sentence that is here. " * 100_000), SlidingWindow())
+    nodes = cut_document(Document("d", "A sentence that is here. " * 100_000), SlidingWindow())
     assert next(nodes).text.startswith("A sentence")

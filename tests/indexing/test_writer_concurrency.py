@@ -514,7 +514,7 @@ def test_a_kill_loses_at_most_256_vectors(folder: Path, corpus: Corpus) -> None:
             os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     Staging(corpus.backend, WAIT_S).close()
-    ((_, kept),) = corpus.latest().opened.rows("SELECT embedder, count(*) FROM vectors GROUP BY embedder", ())
+    ((_, kept),) = corpus.latest().open_store.rows("SELECT embedder, count(*) FROM vectors GROUP BY embedder", ())
     assert kept >= 12 * 64 - 256 + 64
     assert sync(folder, corpus, embedder=HashingEmbedder(), workers=0).embedded <= 800 - kept
 
@@ -551,7 +551,7 @@ def test_a_document_that_is_put_removed_and_put_again_in_one_commit_is_there_onc
     with closing(Staging(corpus.backend, WAIT_S)) as staging:
         for uri in ("old.note", moved_to):
             node = Node("d.slow:chunk:1", "Whales sing.", "d.slow", uri=uri)
-            staging.put(document.but(uri=uri), [node], SourceRow(uri, document="d.slow"))
+            staging.put_document(document.but(uri=uri), [node], SourceRow(uri, document="d.slow"))
             if uri == "old.note" != moved_to:
                 staging.remove(uri)
         staging.publish()
@@ -570,5 +570,5 @@ def test_what_another_one_published_before_a_commit_is_known_after_it(folder: Pa
             writer.remove("krill.note")
         staging.touch(seen["seals.note"].but(mtime_ns=1))
         staging.publish()
-        assert staging.changed(seen) == {"krill.note"}
+        assert staging.find_changed(seen) == {"krill.note"}
         assert staging.generation == corpus.latest().generation

@@ -31,7 +31,7 @@ from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import BUILT_IN, GroupEmbedding, Manifest, index_of
 from spolia.stores.snapshot.lineage import ancestors, children, descendants, parents
-from spolia.stores.vectors.external_index import collection
+from spolia.stores.vectors.external_index import collection_name
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Node, Value
 from tests.cases import check_each
@@ -248,7 +248,7 @@ def test_d14_parents_children_windows_and_phrases(corpus: Corpus) -> None:
     assert children(snapshot, [paragraph.id], "clause", NOBODY)[1] == second
     assert [node.group for node in ancestors(snapshot, [second], DOCUMENT, NOBODY) if node] == [DOCUMENT]
     assert descendants(snapshot, [paragraph], "clause", NOBODY)[0][-1] == second
-    assert snapshot.numbered(second.document, "clause", 2, 2, NOBODY) == [second]
+    assert snapshot.numbered_nodes(second.document, "clause", 2, 2, NOBODY) == [second]
     assert snapshot.node(second.id, NOBODY) == second
     assert len(list(snapshot.all_nodes("clause"))) == 6
     window = Phrase(corpus.group("clause")) >> SentenceWindow(corpus, before=1, after=1)
@@ -422,7 +422,7 @@ def test_s1_the_address_and_the_index_of_each_embedding(corpus: Corpus) -> None:
 def test_s4_no_two_vectors_share_a_collection() -> None:
     metrics: tuple[Metric, ...] = ("cosine", "dot")
     names = {
-        collection(store, Manifest(group), GroupEmbedding(embedder, dimension, metric))
+        collection_name(store, Manifest(group), GroupEmbedding(embedder, dimension, metric))
         for store in ("a1", "b2")
         for group in ("Ä group", "A group", "a" * 300)
         for embedder in ("small", "large")
@@ -446,7 +446,7 @@ def test_s5_settings_that_nobody_knows_are_refused() -> None:
 def test_s8_nodes_are_streamed_counted_and_paged_in_order(corpus: Corpus) -> None:
     snapshot = built(corpus).snapshot()
     (document,) = [document for document in snapshot.documents() if document.uri == "stones.txt"]
-    pages = [snapshot.numbered(document.id, "clause", first, first + 1, NOBODY) for first in (1, 3, 5)]
+    pages = [snapshot.numbered_nodes(document.id, "clause", first, first + 1, NOBODY) for first in (1, 3, 5)]
     assert [[node.number for node in page] for page in pages] == [[1, 2], [3], []]
     assert dict(snapshot.stats().nodes)["clause"] == len(list(snapshot.all_nodes("clause"))) == 6
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spolia.models.parsers import refuses, says_nothing, spoken, without_tokens
+from spolia.models.parsers import refuses, says_nothing, strip_thoughts, strip_tokens
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 
@@ -64,9 +64,9 @@ def _readers() -> Iterator[Any]:
         yield pytest.param(lambda reply, parser=parser: read(parser, reply), id=type(parser).__name__)
     for at_once in (3, SIZE * 2):
         yield pytest.param(_marked(at_once), id=f"Markers-{at_once}")
-    for function in (spoken, plain_words, refuses, says_nothing):
+    for function in (strip_thoughts, plain_words, refuses, says_nothing):
         yield pytest.param(function, id=function.__name__)
-    yield pytest.param(lambda reply: without_tokens(reply, ("Relevant",)), id="without_tokens")
+    yield pytest.param(lambda reply: strip_tokens(reply, ("Relevant",)), id="without_tokens")
 
 
 @pytest.mark.slow

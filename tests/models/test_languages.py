@@ -60,8 +60,8 @@ READ = (
 @check_each("path", TRANSLATED)
 def test_a_translated_prompt_is_made_like_the_english_one(path: Path) -> None:
     name, language, _ = path.name.split(".")
-    english = template.Template.of((path.parent / f"{name}.txt").read_text())
-    found = template.Template.of(path.read_text())
+    english = template.Template.from_text((path.parent / f"{name}.txt").read_text())
+    found = template.Template.from_text(path.read_text())
     assert [message.role for message in found.messages] == [message.role for message in english.messages]
     assert [template._PLACE.findall(one.content) for one in found.messages[1:]] == [
         template._PLACE.findall(one.content) for one in english.messages[1:]

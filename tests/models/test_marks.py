@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.models.marks import without_citations, without_marks
+from spolia.models.marks import escape_citations, escape_marks
 from tests.cases import check_each
 
 CONTROL = {
@@ -70,14 +70,14 @@ UNSEEN = [
 
 @check_each("token", TOKENS)
 def test_no_control_token_of_a_template_passes(token: str) -> None:
-    found = without_marks(f"a {token} b", {"passages"})
+    found = escape_marks(f"a {token} b", {"passages"})
     assert token not in found
     assert len(found) == len(token) + 4
 
 
 @check_each("text", ORDINARY)
 def test_ordinary_xml_and_code_stay(text: str) -> None:
-    assert without_marks(text, {"passages"}) == text
+    assert escape_marks(text, {"passages"}) == text
 
 
 def wide(text: str) -> str:
@@ -93,7 +93,7 @@ def test_no_disguised_token_passes(token: str, unseen: str, place: int, form: in
     ]
     at = 1 + place % max(1, len(token) - 1)
     text = f"a {token[:at]}{unseen}{token[at:]} b"
-    found = without_marks(text, {"passages"})
+    found = escape_marks(text, {"passages"})
     assert found != text
     assert len(found) == len(text)
 
@@ -107,15 +107,15 @@ _SHAPE = re.compile(
 @settings(max_examples=300)
 @given(st.lists(st.sampled_from([*TOKENS, *"<>|[]/｜＜ \n\x01\u3164", "im_end", "turn", "passages", "x"]), max_size=12))
 def test_what_is_left_has_no_shape_of_a_token(pieces: list[str]) -> None:
-    found = without_marks("".join(pieces), {"passages"})
+    found = escape_marks("".join(pieces), {"passages"})
     seen = "".join(one for one in unicodedata.normalize("NFKC", found) if unicodedata.category(one) not in ("Cc", "Cf"))
     left = [mark[0] for mark in _SHAPE.finditer(seen.replace("\u3164", "").replace("\u1160", ""))]
     assert not [one for one in left if not (one.startswith("<|") and not one[2:].isalnum())]
-    assert without_marks(found, {"passages"}) == found
+    assert escape_marks(found, {"passages"}) == found
 
 
 def test_a_mark_that_cites_is_found_in_disguise() -> None:
-    assert without_citations("See [\x012], [\u31643].") == "See ⟦\x012⟧, ⟦\u31643⟧."
+    assert escape_citations("See [\x012], [\u31643].") == "See ⟦\x012⟧, ⟦\u31643⟧."
 
 
 def test_the_prompts_of_the_package_use_no_mark_that_is_not_theirs() -> None:

@@ -151,7 +151,7 @@ def test_batches_hold_each_row_once_of_one_length_and_no_more_than_their_tokens(
 
 def test_threads_share_one_session(model: MiniLM) -> None:
     with ThreadPoolExecutor(4) as threads:
-        assert len({id(found) for found in threads.map(lambda _: model._opened(), range(8))}) == 1
+        assert len({id(found) for found in threads.map(lambda _: model._get_session(), range(8))}) == 1
 
 
 @step

@@ -448,10 +448,10 @@ def test_a_budget_of_two_calls_sends_two_attempts() -> None:
 
 def test_a_known_host_has_its_price_and_a_server_of_ones_own_none() -> None:
     usage = Usage(input_tokens=1_000_000, output_tokens=100_000)
-    assert ChatModel("gpt-4o-mini", "https://api.openai.com/v1").priced(usage).cost_usd == pytest.approx(0.21)
-    assert ChatModel("gpt-4o-mini", "http://127.0.0.1:1/v1").priced(usage).cost_usd == 0.0
+    assert ChatModel("gpt-4o-mini", "https://api.openai.com/v1").add_price(usage).cost_usd == pytest.approx(0.21)
+    assert ChatModel("gpt-4o-mini", "http://127.0.0.1:1/v1").add_price(usage).cost_usd == 0.0
     dear = ChatModel("gpt-4o-mini", "https://api.openai.com/v1", usd_per_million=(1.0, 1.0))
-    assert dear.priced(usage).cost_usd == pytest.approx(1.1)
+    assert dear.add_price(usage).cost_usd == pytest.approx(1.1)
 
 
 def test_a_rate_allows_a_minutes_worth_at_once_and_then_an_even_flow() -> None:

@@ -24,7 +24,7 @@ from spolia.models.parsers import (
     Tags,
     YesNo,
 )
-from spolia.models.parsers.json_object import loose
+from spolia.models.parsers.json_object import parse_loose
 from spolia.pre_retrieval.text_to_query import Statement
 from tests.cases import check_each
 from tests.tree import few
@@ -159,4 +159,4 @@ PLAIN = st.recursive(
 @pytest.mark.slow
 @given(st.dictionaries(KEYS, PLAIN, min_size=1, max_size=4))
 def test_json_as_it_should_be_is_read_as_json_whatever_its_keys(written: dict[str, Any]) -> None:
-    assert loose(json.dumps(written, ensure_ascii=False), 0) == written
+    assert parse_loose(json.dumps(written, ensure_ascii=False), 0) == written

@@ -8,8 +8,8 @@ import pytest
 
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.embeddings import EmbeddingModel
-from spolia.models.http.replies import fewer
-from spolia.models.http.reranking import FORMS, RerankModel, form_of
+from spolia.models.http.replies import smaller_batch
+from spolia.models.http.reranking import FORMS, RerankModel, choose_form
 from spolia.models.protocols import ImageScorer
 from tests.cli.model_servers import RERANKERS, ModelServer, tei_rerank
 from tests.stores.test_pictures import png
@@ -63,9 +63,11 @@ def test_how_many_texts_a_server_takes_is_learnt_once_from_its_answer(monkeypatc
     ],
 )
 def test_a_refusal_of_many_texts_is_read_in_the_words_of_each_host(said: str) -> None:
-    assert fewer(said, 70) == (35 if "Too many" in said else 10)
-    assert fewer(said, 1) == 0
-    assert fewer("input is too large to process. increase the physical batch size (current batch size: 8)", 9) == 0
+    assert smaller_batch(said, 70) == (35 if "Too many" in said else 10)
+    assert smaller_batch(said, 1) == 0
+    assert (
+        smaller_batch("input is too large to process. increase the physical batch size (current batch size: 8)", 9) == 0
+    )
 
 
 @pytest.mark.slow
@@ -76,9 +78,9 @@ def test_another_form_than_the_servers_is_an_error(product: str, form: Any) -> N
 
 
 def test_a_known_host_has_its_form_and_a_form_that_is_none_is_refused() -> None:
-    assert form_of("https://api.cohere.com/v2", "") is FORMS["cohere"]
-    assert form_of("https://api.jina.ai/v1", "") is FORMS["jina"]
-    assert form_of("http://127.0.0.1:8000/v1", "") is FORMS[""]
+    assert choose_form("https://api.cohere.com/v2", "") is FORMS["cohere"]
+    assert choose_form("https://api.jina.ai/v1", "") is FORMS["jina"]
+    assert choose_form("http://127.0.0.1:8000/v1", "") is FORMS[""]
     with pytest.raises(ModelError, match="Write one of: cohere, jina, voyage, vllm, tei"):
         RerankModel("m", "http://127.0.0.1:1", form="TEI")  # type: ignore[arg-type]
 

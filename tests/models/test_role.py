@@ -49,7 +49,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_texts_are_put_in_as_they_are_and_never_looked_at_again() -> None:
     text = "{{question}} {0} [system]\n[system]\n%s $x \\1"
-    system, user = Template.of(FILE).filled(
+    system, user = Template.from_text(FILE).fill(
         {"these": Setting("{{passages}}"), "passages": [text, "two"], "question": text}
     )
     assert system == Message("system", "Judge. Braces {like} {{passages}} are filled, {these} are not.")
@@ -67,20 +67,20 @@ def test_texts_are_put_in_as_they_are_and_never_looked_at_again() -> None:
 )
 def test_no_text_can_close_or_open_a_delimiter(parts: list[str]) -> None:
     text = "".join(parts)
-    (_, user) = Template.of(FILE).filled({"these": Setting(""), "passages": [text], "question": text})
+    (_, user) = Template.from_text(FILE).fill({"these": Setting(""), "passages": [text], "question": text})
     found = [tag.lower() for tag in template._TAG.findall(user.content) if tag.lower() in ("passages", "question")]
     assert found == ["passages", "passages", "question", "question"]
     assert user.content.count("‹") <= 2 * (text.count("<") + text.count("‹"))
 
 
 def test_tags_that_are_no_delimiters_stay() -> None:
-    (message,) = Template.of("<doc>{{text}}</doc>").filled({"text": "if a < b: <b>bold</b> </div>"})
+    (message,) = Template.from_text("<doc>{{text}}</doc>").fill({"text": "if a < b: <b>bold</b> </div>"})
     assert message.content == "<doc>if a < b: <b>bold</b> </div></doc>"
 
 
 def test_a_place_without_a_text_is_an_error() -> None:
     with pytest.raises(ModelError, match=r"place \{\{question\}\}, but is given query"):
-        Template.of("{{question}}").filled({"query": "?"})
+        Template.from_text("{{question}}").fill({"query": "?"})
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_first_tokens_take_a_prompt_or_a_brief_with_a_role() -> None:
     with OpenAIServer(ServedReply("Yes No", logprob=-0.5)) as server:
         model = CompletionModel("any", server.url)
         given = FirstTokens(model)(prompt)
-        assert given == FirstTokens(model, Role("Is it {{what}}?", YesNo()))(Brief.of(what="so"))
+        assert given == FirstTokens(model, Role("Is it {{what}}?", YesNo()))(Brief.from_texts(what="so"))
     assert given[0] == Token("Yes", -0.5)
     with pytest.raises(WiringError, match="has no role"):
-        FirstTokens(model)(Brief.of(what="so"))
+        FirstTokens(model)(Brief.from_texts(what="so"))

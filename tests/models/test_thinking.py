@@ -25,7 +25,7 @@ from spolia.models.http.replies import Reply
 from spolia.models.http.transcriber import Transcriber
 from spolia.models.marks import CHANNELS, FINAL
 from spolia.models.prompting import role, thought_budget
-from spolia.models.prompting.role import Ask, Role, spoken_reply
+from spolia.models.prompting.role import Ask, Role, generate_answer
 from spolia.models.prompting.thought_budget import LEARNT
 from spolia.run import Run
 from spolia.testing import OpenAIServer, ServedReply
@@ -337,6 +337,6 @@ def test_what_is_streamed_is_what_is_said_wherever_a_thought_ends(parts: list[st
     said = list[str]()
     model = ScriptedModel(("".join(parts),))
     with patch.object(role, "is_streamed", return_value=True):
-        found = spoken_reply(model, PROMPT, said.append, max_tokens=9, take_back=said.clear)
+        found = generate_answer(model, PROMPT, said.append, max_tokens=9, take_back=said.clear)
     assert "".join(said) == found.text
     assert not re.search("</think>|^<think>", found.text)

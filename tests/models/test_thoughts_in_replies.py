@@ -7,7 +7,7 @@ import pytest
 from spolia import ScriptedModel
 from spolia.generation.prompt import Generate
 from spolia.models.parsers import Tags
-from spolia.models.parsers.parser import thinking_aloud
+from spolia.models.parsers.parser import prepend_thought
 from spolia.types import Message, Prompt
 
 TAGS = Tags((), ("thought",), ("search", "answer"))
@@ -35,7 +35,7 @@ def test_a_thought_that_the_prompt_asks_for_is_read() -> None:
         "Known.</think><answer>Espoo</answer>",
         "<think>Known.</think>\n<thought></thought><answer>Espoo</answer>",
         "<|channel|>analysis<|message|>Known.<|end|><|start|>assistant<|channel|>final<|message|><answer>Espoo</answer>",
-        thinking_aloud("<answer>Espoo</answer>", "Known."),
+        prepend_thought("<answer>Espoo</answer>", "Known."),
     ],
 )
 def test_a_thought_in_another_place_than_its_tag_is_the_thought(reply: str) -> None:

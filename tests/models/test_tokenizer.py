@@ -35,7 +35,7 @@ def test_pieces_stand_where_they_are_in_the_text(tokenizer: WordPiece) -> None:
         "ไทย",
         "!",
     ]
-    assert [piece.known for piece in found] == [True, True, True, False, False, True]
+    assert [piece.is_known for piece in found] == [True, True, True, False, False, True]
     assert found[-1] == TokenPiece(15, 16, True)
 
 

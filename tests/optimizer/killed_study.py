@@ -32,4 +32,4 @@ def study(folder: str, dies_after: float = float("inf"), by: int = signal.SIGKIL
 
     space = Asked().vary("skill", skill=[0, 1, 2, 3, 4, 5]).vary("asked", asked=[False, True])
     with SweepProcesses(processes) if processes else nullcontext() as executor:
-        return tune(space, questions(40), "MRR", budget="70%", seed=4, path=folder, told=told, executor=executor)
+        return tune(space, questions(40), "MRR", budget="70%", seed=4, path=folder, on_progress=told, executor=executor)

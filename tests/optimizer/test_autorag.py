@@ -15,8 +15,8 @@ from spolia.flow_files.files import load
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.reranking import RerankModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS
-from spolia.optimizer.autorag.config import ImportedConfig, imported, is_config, read_config, refuse_other_config
-from spolia.optimizer.autorag.modules import MODULES, UNSUPPORTED, GivenModels
+from spolia.optimizer.autorag.config import ImportedConfig, import_config, is_config, read_config, refuse_other_config
+from spolia.optimizer.autorag.modules import MODULES, UNSUPPORTED, AvailableModels
 from spolia.optimizer.autorag.trial import is_trial, read_trial
 from spolia.optimizer.objectives import Objectives
 from spolia.optimizer.plan import TuningPlan
@@ -175,7 +175,7 @@ def config(tmp_path: Path, text: str, **given: Any) -> ImportedConfig:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     assert is_config(path)
-    return read_config(path, GivenModels(**given))
+    return read_config(path, AvailableModels(**given))
 
 
 def node(kind: str, *modules: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def node(kind: str, *modules: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def of(*nodes: dict[str, Any], **given: Any) -> ImportedConfig:
-    return imported({"node_lines": [{"nodes": [*nodes]}]}, "config.yaml", GivenModels(**given))
+    return import_config({"node_lines": [{"nodes": [*nodes]}]}, "config.yaml", AvailableModels(**given))
 
 
 WORDS = node("lexical_retrieval", {"module_type": "bm25"}, top_k=10)
@@ -215,7 +215,7 @@ def test_the_measures_and_the_strategy_are_those_of_the_last_node(tmp_path: Path
     found = config(tmp_path, HYBRID)
     measures = 'SetF1,SetR,SetP,nDCG@10(rule="autorag"),MAP(rule="autorag"),MRR(rule="autorag")'
     assert (found.objective, found.combine) == (measures, "normalize_mean")
-    assert len(Objectives.of(parse_measures(measures), combine=found.combine).best) == 6
+    assert len(Objectives.from_measures(parse_measures(measures), combine=found.combine).best) == 6
 
 
 def test_what_has_no_equal_is_left_out_and_named(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_configurations_of_every_shape_start(search: str, between: str, answers:
     found = of(*SEARCHES[search], *BETWEEN[between], *(ANSWERS * answers), base_url=SERVER)
     measures = parse_measures(found.objective, embedder=HashingEmbedder())
     items = [Item(f"q{at}", f"Who is {at}?", ("Olsen",), gold=(("a",),)) for at in range(9)]
-    plan = TuningPlan.of(flow(found), items, measures, combine=found.combine, under=found.under)
+    plan = TuningPlan.from_space(flow(found), items, measures, combine=found.combine, under=found.under)
     models = "llama_index_llm.llm" in plan.candidates.space.places
     assert (plan.candidates.size >= 1, models) == (True, answers)
 
@@ -395,7 +395,7 @@ def test_a_misspelt_module_or_parameter_is_told_of() -> None:
 )
 def test_what_is_no_configuration_says_where(plain: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError, match=said.replace("(", r"\(")):
-        imported(plain, "config.yaml", GivenModels())
+        import_config(plain, "config.yaml", AvailableModels())
 
 
 def test_an_ordinary_flow_file_is_no_configuration(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_what_a_score_takes_says_for_how_many_a_budget_is_enough() -> None:
 def test_the_least_budget_is_enough(text: str) -> None:
     each = RowCost(calls=0.7, tokens=333.0, usd=0.00123, seconds=1.7)
     budget = TuningBudget.parse(text)
-    least = TuningBudget.parse(budget.least(48, each))
+    least = TuningBudget.parse(budget.format_minimum(48, each))
     assert 48 <= least.rows(10_000, each) <= 100
 
 

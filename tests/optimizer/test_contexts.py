@@ -61,7 +61,7 @@ def test_a_server_is_asked_each_rendered_context_once_whichever_flows_and_reader
         found = tune(space(ChatModel("m", server.url)), items, "EM")
         asked = len(server.requests)
     flows = Candidates(Space(space(MODEL)))
-    distinct = prompts_of([flows.flows[at] for at in flows.every], items)
+    distinct = prompts_of([flows.flows[at] for at in flows.all_flows], items)
     assert found.rows == found.flows * len(items)
     assert found.spent.calls == asked == len(distinct) < 0.2 * found.rows
     assert found.finalists[0].calls == 1.0
@@ -70,7 +70,7 @@ def test_a_server_is_asked_each_rendered_context_once_whichever_flows_and_reader
 def test_contexts_are_numbered_by_what_would_be_sent() -> None:
     items, candidates = questions(5), Candidates(Space(space(MODEL)))
     found = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
-    flows = list(candidates.every)
+    flows = list(candidates.all_flows)
     numbers = found.numbers(flows)
     for at, item in enumerate(items):
         sent = [prompts_of([candidates.flows[flow]], [item]) for flow in flows]
@@ -82,7 +82,7 @@ def test_contexts_are_numbered_by_what_would_be_sent() -> None:
 def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
     items, candidates = questions(5), Candidates(Space(space(MODEL)))
     contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
-    flows = list(candidates.every)
+    flows = list(candidates.all_flows)
     board = Board(candidates, len(items), 1000, contexts=contexts)
 
     def source(some: Any, asked: range) -> ScoreRows:
@@ -92,17 +92,17 @@ def test_a_context_that_was_shown_is_free_for_the_budget() -> None:
     assert whole == contexts.total
     board.fill(ScoreRequest(flows[:9], 5), source)
     first = len(np.unique(contexts.numbers(flows[:9])))
-    assert (board.spent, board.left) == (first, 1000 - first)
+    assert (board.rows_spent, board.left) == (first, 1000 - first)
     assert board.cost(flows, 5) == whole - first
-    assert board.reach(flows[:9], 0) == 5
-    assert board.reach(flows, whole - first) == 5
-    assert board.reach(flows, 0) < 5
+    assert board.affordable_questions(flows[:9], 0) == 5
+    assert board.affordable_questions(flows, whole - first) == 5
+    assert board.affordable_questions(flows, 0) < 5
 
 
 def test_what_readers_are_shown_tells_the_scores_of_questions_that_were_not_asked() -> None:
     items, candidates = questions(40), Candidates(Space(space(MODEL)))
     contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
-    flows = list(candidates.every)
+    flows = list(candidates.all_flows)
     scores = 0.2 + 0.6 * contexts.quality(flows)
 
     def source(some: Any, asked: range) -> ScoreRows:
@@ -118,12 +118,12 @@ def test_what_readers_are_shown_tells_the_scores_of_questions_that_were_not_aske
 def test_a_search_begins_with_flows_whose_contexts_hold_the_gold_and_others_as_they_are_drawn() -> None:
     items, candidates = questions(40), Candidates(Space(space(MODEL)))
     contexts = Contexts(candidates, lambda flow: items, len(items), Run(share=True))
-    flows = list(candidates.every)
+    flows = list(candidates.all_flows)
     quality = contexts.quality(flows).mean(axis=1)
     best = Board(candidates, 40, 1000, contexts=contexts).draw(5)
     assert sorted(quality[best], reverse=True) == sorted(quality, reverse=True)[:5]
     assert sorted(Board(candidates, 40, 1000).draw(5)) != sorted(best)
-    contexts._quality[contexts._known(flows[::2])] = np.nan  # flows of another kind
+    contexts._quality[contexts._compute_rows(flows[::2])] = np.nan  # flows of another kind
     drawn, mixed = Board(candidates, 40, 1000).draw(6), Board(candidates, 40, 1000, contexts=contexts).draw(6)
     assert [flow for flow in mixed if flow in flows[::2]] == [flow for flow in drawn if flow in flows[::2]]
 
@@ -161,7 +161,7 @@ def test_a_share_of_a_space_with_readers_is_one_of_its_calls() -> None:
 
 def _flows() -> list[Operator[Query, Any]]:
     candidates = Candidates(Space(space(MODEL)))
-    return [candidates.flows[at] for at in candidates.every]
+    return [candidates.flows[at] for at in candidates.all_flows]
 
 
 class Killed(BaseException):

@@ -260,7 +260,7 @@ def test_it_is_a_dimension_in_python_and_in_a_flow_file(store: Store, name: str)
     assert load(file, given, [asked_shorter, last_word]) == space
     assert load(dump(space, given), given, [asked_shorter, last_word]) == space
     found = tune(space, by_spans(6), "F1" if name in ("prompt", "few-shot examples", "do nothing") else "MRR")
-    assert (found.flows, found.asked, found.excluded) == (DIMENSIONS[name], DIMENSIONS[name], ())
+    assert (found.flows, found.flows_asked, found.excluded) == (DIMENSIONS[name], DIMENSIONS[name], ())
     assert found.score.mean > 0
 
 
@@ -278,7 +278,7 @@ def test_stop_rules_hops_and_source_preference_of_adaptive_flows_are_dimensions(
         file = dump(space, store.given)
         assert load(file, store.given, [at_once]) == space
         found = tune(space, by_spans(4), "F1", degraded="ok")
-        assert (found.flows, found.asked, found.excluded) == (flows, flows, ())
+        assert (found.flows, found.flows_asked, found.excluded) == (flows, flows, ())
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_a_study_begins_with_what_was_best_on_other_questions_and_says_of_how_ma
     earlier = EarlierStudies(tmp_path, None)
     first = studied(earlier, "ships")
     assert not started(first)
-    start = earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "MRR"))
+    start = earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR"))
     assert (dict(start.points[0]), start.own) == (first.point, 1)
     (note,) = started(studied(earlier, "goats"))
     assert "best in 1 study of other questions." in note
@@ -64,12 +64,12 @@ def test_a_study_begins_with_what_was_best_on_other_questions_and_says_of_how_ma
 def test_a_record_of_the_same_questions_or_of_some_of_them_is_not_used(tmp_path: Path) -> None:
     earlier = EarlierStudies(tmp_path, None)
     studied(earlier, "ships", strategy="random")
-    assert earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "MRR")).points
-    assert not earlier.warm_start(TuningPlan.of(SPACE, questions(40, "ships"), "MRR", seed=2)).points
+    assert earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR")).points
+    assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "ships"), "MRR", seed=2)).points
     for some in (questions(40, "ships")[10:12], [*questions(40, "ships")[:20], *questions(60, "goats")[20:]]):
-        assert not earlier.warm_start(TuningPlan.of(SPACE, some, "MRR")).points
+        assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, some, "MRR")).points
     renamed = [item.but(id=f"other-{item.id}") for item in questions(40, "ships")]
-    assert not earlier.warm_start(TuningPlan.of(SPACE, renamed, "MRR")).points
+    assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, renamed, "MRR")).points
 
 
 @pytest.mark.slow
@@ -78,12 +78,12 @@ def test_places_and_candidates_are_matched_by_name_and_the_rest_is_the_default(t
     best = studied(earlier, "ships").point
     assert best["skill"] == 3
     moved = Finds().vary("luck", luck=[2, 1, 0]).vary("skill", skill=[3, 2]) >> Choice(Identity(), Cut(3), name="more")
-    start = earlier.warm_start(TuningPlan.of(moved, questions(40, "goats"), "MRR"))
+    start = earlier.find_warm_start(TuningPlan.from_space(moved, questions(40, "goats"), "MRR"))
     assert start.points[0] == {"luck": 2 - best["luck"], "skill": 0}
     assert started(studied(earlier, "goats", moved))
     others = Finds().vary("a", skill=[3, 2]).vary("luck", luck=[7, 8])
-    assert not earlier.warm_start(TuningPlan.of(others, questions(40, "goats"), "MRR")).points
-    assert not earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "nDCG@10")).points
+    assert not earlier.find_warm_start(TuningPlan.from_space(others, questions(40, "goats"), "MRR")).points
+    assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "nDCG@10")).points
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_the_names_of_a_space_are_the_same_over_every_corpus() -> None:
 
     one, other = names("a.spolia"), names("somewhere/else.spolia")
     assert one.places == other.places
-    assert len(one.candidates.every) == len(other.candidates.every) == 12
+    assert len(one.candidates.all_flows) == len(other.candidates.all_flows) == 12
     assert one.choices(one.candidates.points[5]) == other.choices(other.candidates.points[5])
     assert {"Cut.top_k#1", "Cut.top_k#2"} < one.places.keys()
 
@@ -140,13 +140,15 @@ def test_damaged_records_and_those_of_another_version_are_passed_over(tmp_path: 
         )
     ):
         (tmp_path / f"other{at}.json").write_text(json.dumps(other))
-    assert earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "MRR")).own == 1
+    assert earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR")).own == 1
     path.unlink()
-    assert not earlier.warm_start(TuningPlan.of(SPACE, questions(40, "goats"), "MRR")).points
+    assert not earlier.find_warm_start(TuningPlan.from_space(SPACE, questions(40, "goats"), "MRR")).points
 
 
 def test_what_is_shipped_is_used_where_a_space_has_the_same_names() -> None:
-    start = EarlierStudies(Path("/nowhere")).warm_start(TuningPlan.of(WORDS, questions(40, "goats"), "nDCG@5"))
+    start = EarlierStudies(Path("/nowhere")).find_warm_start(
+        TuningPlan.from_space(WORDS, questions(40, "goats"), "nDCG@5")
+    )
     assert start.own == 0
     assert {*start.shipped} <= {"covid_qa", "squad_newwiki", "xquad_en"}
     assert {"words": 1, "selection": 0} in start.points
@@ -158,7 +160,7 @@ def test_a_shipped_record_is_not_used_for_some_questions_of_its_own_data(shared_
     items = list(DataSet(str(shared_datasets / "covid_qa")).items())
     earlier = EarlierStudies(Path("/nowhere"), questions=question_marks(items))
     for some in (items[-20:], items):
-        start = earlier.warm_start(TuningPlan.of(WORDS, [one for one in some if one.gold], "nDCG@10"))
+        start = earlier.find_warm_start(TuningPlan.from_space(WORDS, [one for one in some if one.gold], "nDCG@10"))
         assert set(start.shipped) == {"squad_newwiki", "xquad_en"}
 
 
@@ -167,6 +169,10 @@ def test_a_record_of_a_part_of_a_data_set_is_not_used_for_another_part(tmp_path:
     items = questions(60, "ships")
     earlier = EarlierStudies(tmp_path, None, question_marks(items))
     tune(SPACE, items[:30], "MRR", budget="30%", strategy="random", earlier=earlier)
-    plan = TuningPlan.of(SPACE, items[30:], "MRR")
-    assert not earlier.warm_start(plan).points
-    assert EarlierStudies(tmp_path, None).warm_start(TuningPlan.of(SPACE, questions(20, "goats"), "MRR")).points
+    plan = TuningPlan.from_space(SPACE, items[30:], "MRR")
+    assert not earlier.find_warm_start(plan).points
+    assert (
+        EarlierStudies(tmp_path, None)
+        .find_warm_start(TuningPlan.from_space(SPACE, questions(20, "goats"), "MRR"))
+        .points
+    )

@@ -59,7 +59,7 @@ def test_the_matrix_holds_the_scores_and_contexts_of_its_flows(tmp_path: Path, m
     space = Choice(BM25(chunks), both, name="arms") >> Choice(Identity(), Cut(1), name="cut")
     found = matrix.measured(space, items)
     candidates = Candidates(Space(space))
-    flows = [candidates.flows[number] for number in candidates.every]
+    flows = [candidates.flows[number] for number in candidates.all_flows]
     assert len(np.unique(found.scores)) > 2
     np.testing.assert_array_equal(found.scores, ask(flows, items, matrix.MEASURE).scores[:, :, 0])
     for at, item in enumerate(items):
@@ -80,5 +80,5 @@ def test_the_matrix_holds_the_scores_and_contexts_of_its_flows(tmp_path: Path, m
 @pytest.mark.slow
 def test_flows_have_the_numbers_of_a_study(tmp_path: Path, matrix: Any) -> None:
     here = Candidates(Space(matrix.space(Corpus(str(tmp_path / "other.spolia")))))
-    assert len(here.every) >= 500
+    assert len(here.all_flows) >= 500
     assert here.points == matrix.candidates_of().points

@@ -17,7 +17,7 @@ from spolia.optimizer.model_based import HierarchicalBandit, TreeParzen
 from spolia.optimizer.plan import STRATEGIES
 from spolia.optimizer.score_board import Board, Floats, ScoreRows, ScoreSource
 from spolia.optimizer.strategies import (
-    COMPARED,
+    COMPARED_FLOWS,
     GreedySearch,
     Halving,
     HalvingWithNeighbours,
@@ -79,7 +79,7 @@ def study(strategy: Strategy, seed: int, share: float, prior: Sequence[dict[str,
     for name, values in PLACES.items():
         flow = flow.vary(name, **{name: [*values]})
     candidates = Candidates(Space(flow))
-    board = Board(candidates, QUESTIONS, share * 640 * QUESTIONS, seed, candidates.near(prior))
+    board = Board(candidates, QUESTIONS, share * 640 * QUESTIONS, seed, candidates.find_near(prior))
     order = Random(seed).sample(range(QUESTIONS), QUESTIONS)
     return board, find_best(strategy, board, matrix_source(candidates, order))
 
@@ -98,29 +98,29 @@ def test_greedy_never_finds_a_pair_that_is_bad_alone_and_halving_with_neighbours
 def test_what_neighbours_leave_of_the_budget_goes_to_the_flows_that_were_asked_most() -> None:
     for seed in range(3):
         board, flow = study(HalvingWithNeighbours(), seed, 0.05)
-        last = board.finalists(COMPARED)
+        last = board.finalists(COMPARED_FLOWS)
         assert flow in last
-        assert board.left < len(last) or board.asked[last].min() == QUESTIONS
+        assert board.left < len(last) or board.question_counts[last].min() == QUESTIONS
 
 
 def test_a_larger_budget_asks_more_questions_of_no_more_than_half_of_the_flows_to_begin_with() -> None:
     strategy = HalvingWithNeighbours()
     board, _ = study(strategy, 0, 0.5)
-    begun = [len(strategy.drawn(board, share * board.rows)) for share in (0.02, 0.05, 0.2, 1.0)]
+    begun = [len(strategy.draw_flows(board, share * board.rows)) for share in (0.02, 0.05, 0.2, 1.0)]
     assert begun == sorted(begun)
-    assert begun[0] < begun[-1] == 320 == len(board.candidates.every) // 2
-    assert len(HalvingWithNeighbours(share=0.01).drawn(board, board.rows)) == 32
+    assert begun[0] < begun[-1] == 320 == len(board.candidates.all_flows) // 2
+    assert len(HalvingWithNeighbours(share=0.01).draw_flows(board, board.rows)) == 32
 
 
 def test_later_rounds_take_fewer_rows_and_all_of_them_what_was_given() -> None:
     board, _ = study(RandomSearch(), 0, 0.01)
-    board.rows = board.spent + 6_000
-    before, rows = board.spent, list[int]()
+    board.rows = board.rows_spent + 6_000
+    before, rows = board.rows_spent, list[int]()
     for request in halve(board, range(128), 6_000, 16, 0.5):
         board.fill(
             request, lambda flows, asked: ScoreRows(np.zeros((len(flows), len(asked))), np.zeros((len(flows), 2)))
         )
-        rows.append(board.spent - before - sum(rows))
+        rows.append(board.rows_spent - before - sum(rows))
     assert [one / rows[0] for one in rows] == pytest.approx([1.0, 0.5, 0.25], abs=0.05)
     assert 0.95 * 6_000 < sum(rows) <= 6_000
 
@@ -129,10 +129,10 @@ def test_flows_reach_as_many_questions_as_the_rows_allow() -> None:
     board, flow = study(Halving(1 / 8), 3, 0.02)
     some = [flow, *range(40)]
     for rows in (0, 1, 45, 700, 10**6):
-        upto = board.reach(some, rows)
+        upto = board.affordable_questions(some, rows)
         assert board.cost(some, upto) <= rows
         assert upto == QUESTIONS or board.cost(some, upto + 1) > rows
-    assert board.reach(some, 0, least=7) == 7
+    assert board.affordable_questions(some, 0, minimum=7) == 7
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_flows_reach_as_many_questions_as_the_rows_allow() -> None:
 def test_no_strategy_goes_beyond_its_budget_and_the_same_seed_asks_the_same(name: str) -> None:
     (one, first), (two, second) = (study(STRATEGIES[name], 7, 0.05) for _ in range(2))
     assert first == second
-    assert one.spent == two.spent <= one.rows
+    assert one.rows_spent == two.rows_spent <= one.rows
     np.testing.assert_array_equal(one.scores, two.scores)
 
 
@@ -149,8 +149,8 @@ def test_tpe_asks_better_flows_after_it_has_seen_some_within_its_budget_and_by_i
     pytest.importorskip("optuna")
     (board, flow), (again, same) = (study(TreeParzen(), 3, 0.1) for _ in range(2))
     assert flow == same
-    assert board.spent == again.spent <= board.rows
-    (asked,) = np.nonzero(board.asked)
+    assert board.rows_spent == again.rows_spent <= board.rows
+    (asked,) = np.nonzero(board.question_counts)
     means = board.means(asked.tolist(), QUESTIONS)  # flows are numbered as they are drawn
     assert means[10:].mean() > means[:10].mean() + 0.02
 
@@ -184,7 +184,7 @@ def test_a_race_keeps_the_best_and_stops_asking_those_that_are_shown_to_be_worse
         board, flow = study(STRATEGIES["prove"], seed, 1.0)
         where = tuple(PLACES[n].index(getattr(board.candidates.flows[flow], n)) for n in PLACES)
         assert truth[where] == truth.max()
-        assert board.spent < 0.5 * board.rows
+        assert board.rows_spent < 0.5 * board.rows
 
 
 @pytest.mark.slow
@@ -195,8 +195,8 @@ def test_a_race_among_flows_that_are_nearly_equal_drops_the_best_in_at_most_5_of
         values = (random.random((8, QUESTIONS)) < 0.6) * random.random(QUESTIONS)  # all as good as the first
         board, race = Board(candidates, QUESTIONS, np.inf), Racing(alpha=0.05)
         find_best(race, board, partial(rows_of, values))
-        last = int(board.asked.max())
-        dropped += 0 not in race.kept(board, np.flatnonzero(board.asked == last).tolist(), last)
+        last = int(board.question_counts.max())
+        dropped += 0 not in race.drop_worse(board, np.flatnonzero(board.question_counts == last).tolist(), last)
     assert dropped <= 22  # 5 % of 300 is 15, and 7 are two standard errors of it
 
 
@@ -216,7 +216,7 @@ def test_a_bandit_over_places_and_candidates_comes_near_the_best_but_for_pairs_a
     others = np.sort(np.delete(truth.reshape(8, -1, 4), 5, axis=0)[:, :, :3].ravel())
     for seed in range(5):
         board, flow = study(HierarchicalBandit(), seed, 0.05)
-        assert board.spent <= 0.05 * 640 * QUESTIONS
+        assert board.rows_spent <= 0.05 * 640 * QUESTIONS
         chosen = board.candidates.flows[flow]
         found = truth[tuple(PLACES[name].index(getattr(chosen, name)) for name in PLACES)]
         assert np.searchsorted(others, found) > 0.9 * others.size

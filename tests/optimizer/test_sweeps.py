@@ -59,7 +59,7 @@ def test_processes_give_the_scores_of_this_one_and_a_killed_worker_loses_none(tm
         assert tune(space, items, "MRR", executor=processes, path=tmp_path / "study").rows == 0
 
         run, measures = Run(), [parse_measure("MRR")]
-        sweep = Sweep.of([search, search.but(top_k=2)], measures, run)
+        sweep = Sweep.from_chains([search, search.but(top_k=2)], measures, run)
         assert sweep is not None
         with run:
             here = SweepScores(run, measures)(sweep.chains, items[:2])

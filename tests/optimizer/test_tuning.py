@@ -90,7 +90,7 @@ def test_what_is_left_out_and_what_fails_is_told_of_each_flow_wherever_a_study_i
 
     asked = [*questions(60), Item("bare", "question 60")]
     found = tune(failing.vary("skill", skill=[0, 3]), asked, "MRR")
-    assert [(one.failed, one.asked) for one in found.finalists] == [(30, 60), (30, 60)]
+    assert [(one.failed, one.questions_asked) for one in found.finalists] == [(30, 60), (30, 60)]
     told = [
         "1 question was left out: no gold for MRR.",
         "The chosen flow: 30 of 60 questions failed and score 0; the first, q",
@@ -135,7 +135,7 @@ def test_effects_are_those_of_the_candidates_whichever_questions_a_flow_was_aske
         return ScoreRows(own[:, None] - np.array([at % 7 / 10 for at in asked]), np.zeros((len(flows), 2)))
 
     find_best(Halving(), board, additive)
-    assert len(np.unique(board.asked)) > 2
+    assert len(np.unique(board.question_counts)) > 2
     found = {(one.place, one.candidate): one.better for one in main_effects(board)}
     for place, values in better.items():
         told = [found[place, str(candidate)] for candidate in range(len(values))]
@@ -219,8 +219,8 @@ def test_the_curve_of_a_report_takes_the_room_that_its_numbers_need() -> None:
 def test_a_sweep_scores_as_an_experiment_does() -> None:
     candidates, items = Candidates(Space(SPACE)), questions(12)
     with ScoreStore() as store:
-        scores = FlowScores(candidates, items, Objectives.of("nDCG@3"), Run(share=True), store)
-        found = scores(candidates.every, range(4, 12))
+        scores = FlowScores(candidates, items, Objectives.from_measures("nDCG@3"), Run(share=True), store)
+        found = scores(candidates.all_flows, range(4, 12))
         assert not store.columns(ANSWER).size
     np.testing.assert_array_equal(found.values[:, :, 0], ask(candidates.flows, items[4:], "nDCG@3").scores[:, :, 0])
 
@@ -259,8 +259,8 @@ def test_gold_at_the_same_places_is_measured_once_and_right(drawn: list[Any]) ->
     space = Drawn(tuple(found for found, *_ in drawn)) >> Cut().vary("most", top_k=[None, 1, 3])
     candidates = Candidates(Space(space))
     with ScoreStore() as store:
-        found = FlowScores(candidates, items, Objectives.of(RANKED), Run(share=True), store)(
-            candidates.every, range(len(items))
+        found = FlowScores(candidates, items, Objectives.from_measures(RANKED), Run(share=True), store)(
+            candidates.all_flows, range(len(items))
         )
         assert not store.columns(ANSWER).size
     np.testing.assert_array_equal(found.values, ask(candidates.flows, items, RANKED).scores)
@@ -275,8 +275,8 @@ def test_gold_that_names_files_is_found_in_a_sweep_as_in_an_experiment(tmp_path:
     space = Choice(*(BM25(corpus.group()) for corpus in corpora), name="store") >> Cut().vary("most", top_k=[1, 4])
     candidates = Candidates(Space(space))
     with ScoreStore() as store:
-        scores = FlowScores(candidates, items, Objectives.of("MRR"), Run(share=True), store)
-        found = scores(candidates.every, range(4))
+        scores = FlowScores(candidates, items, Objectives.from_measures("MRR"), Run(share=True), store)
+        found = scores(candidates.all_flows, range(4))
         assert not store.columns(ANSWER).size
     assert found.values.max() == 1.0
     np.testing.assert_array_equal(found.values[:, :, 0], ask(candidates.flows, items, "MRR").scores[:, :, 0])
@@ -303,7 +303,7 @@ def test_a_study_that_broke_off_goes_on_and_ends_with_the_same_choice(tmp_path: 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tune(SPACE, questions(250), "MRR", budget="30%", path=tmp_path / "part", told=stop)
+        tune(SPACE, questions(250), "MRR", budget="30%", path=tmp_path / "part", on_progress=stop)
     rest = tune(SPACE, questions(250), "MRR", budget="30%", path=tmp_path / "part")
     assert 0 < rest.rows < whole.rows
     assert (rest.point, rest.score) == (whole.point, whole.score)
@@ -395,7 +395,7 @@ def test_a_space_that_cannot_be_listed_is_tuned_by_what_is_drawn_of_it() -> None
     )
     found = tune(huge, questions(20), "MRR", budget="300 rows")
     assert found.flows == 320_000
-    assert found.asked < 100
+    assert found.flows_asked < 100
     assert found.score.mean > 0.9
 
 
@@ -404,7 +404,7 @@ def test_questions_that_chose_cannot_be_reported_on_later(tmp_path: Path) -> Non
     items = questions(300)
     log = UsageLog(tmp_path / "looks.jsonl", marks_of(items))
     tune(SPACE, items, "MRR", budget="20%", usage_log=log)
-    assert {one.part for one in log.of(log.data)} == {"tune", "select", "report"}
+    assert {one.part for one in log.entries(log.data)} == {"tune", "select", "report"}
 
 
 @pytest.mark.slow
@@ -429,8 +429,8 @@ def test_a_flow_that_breaks_in_a_sweep_is_left_out_and_the_others_are_still_swep
 
     with ScoreStore() as store:
         candidates = Candidates(Space(Choice(Finds(), Breaks(), Finds(skill=2), name="search")))
-        scores = FlowScores(candidates, questions(12), Objectives.of("MRR"), Run(share=True), store)
-        values = scores(candidates.every, range(12)).values
+        scores = FlowScores(candidates, questions(12), Objectives.from_measures("MRR"), Run(share=True), store)
+        values = scores(candidates.all_flows, range(12)).values
         assert np.isneginf(values[1]).all()
         assert [*scores.excluded] == [1]
         assert np.isfinite(values[[0, 2]]).all()
@@ -457,10 +457,10 @@ def test_a_flow_that_is_degraded_in_a_sweep_is_asked_as_an_experiment_asks_it() 
     flow = Branch(Down(), Finds(luck=2), min_arms=1) >> ReciprocalRankFusion()
     candidates = Candidates(Space(Choice(flow, Finds(), name="search")))
     with ScoreStore() as store:
-        scores = FlowScores(candidates, questions(12), Objectives.of("MRR"), Run(share=True), store)
-        values = scores(candidates.every, range(12)).values
+        scores = FlowScores(candidates, questions(12), Objectives.from_measures("MRR"), Run(share=True), store)
+        values = scores(candidates.all_flows, range(12)).values
         assert np.isfinite(values).all()
-        assert set(store.columns(ANSWER)["flow"].tolist()) == {scores._id(0)}
+        assert set(store.columns(ANSWER)["flow"].tolist()) == {scores._register_flow(0)}
 
 
 @pytest.mark.slow
@@ -566,7 +566,7 @@ def test_of_several_objectives_the_knee_of_the_front_is_chosen_and_the_front_is_
 def test_a_varied_candidate_is_told_apart_in_few_words() -> None:
     search = BM25(Corpus("notes.spolia").group(), top_k=10)
     options = search, search.vary(top_k=[3, 20]), search.vary(source=["a", "b"])
-    written = Candidates(Space(Choice(*options, name="search"))).written("search")
+    written = Candidates(Space(Choice(*options, name="search"))).candidate_texts("search")
     assert written == ["BM25", "BM25 with top_k varied", "BM25 with source varied"]
 
 
@@ -630,7 +630,7 @@ def test_models_first_begins_with_the_places_that_ask_models() -> None:
     model = ScriptedModel((("", "none"),))
     readers = Choice(Reader(model), Reader(model, max_passages=2), name="reader")
     space = Candidates(Space(Finds().vary("skill", skill=[0, 1]) >> readers))
-    assert [*ModelsFirst().order(space)] == ["reader", "skill"]
+    assert [*ModelsFirst().order_places(space)] == ["reader", "skill"]
 
 
 def test_less_is_better_of_costs() -> None:
@@ -647,7 +647,7 @@ def test_less_is_better_of_costs() -> None:
 class Unread(Measure):
     """A judge of whose verdicts none can be read."""
 
-    called: ClassVar[str] = "Unread"
+    notation: ClassVar[str] = "Unread"
 
     def applies(self, item: Item) -> bool:
         return True

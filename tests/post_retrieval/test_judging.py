@@ -394,8 +394,8 @@ def test_late_interaction_is_that_of_the_loops(seed: int) -> None:
     def vectors(count: int) -> list[list[float]]:
         return [[draw.uniform(-1, 1) for _ in range(3)] for _ in range(count)]
 
-    texts = TokenVectors.of([vectors(draw.randrange(4)) for _ in range(draw.randrange(6))], 3)
-    query = TokenVectors.of([vectors(draw.randrange(1, 4))], 3).row(0)
+    texts = TokenVectors.from_vectors([vectors(draw.randrange(4)) for _ in range(draw.randrange(6))], 3)
+    query = TokenVectors.from_vectors([vectors(draw.randrange(1, 4))], 3).row(0)
     expected = [
         sum(max(sum(float(x) * float(y) for x, y in zip(q, d, strict=True)) for d in texts.row(at)) for q in query)
         if len(texts.row(at))

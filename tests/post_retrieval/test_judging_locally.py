@@ -57,7 +57,7 @@ def scores(op: Judging) -> dict[str, float]:
 
 
 def prompted(op: UPR | MonoT5, text: str) -> Prompt:
-    return Prompt(template.read(op.prompt).filled({"question": QUESTION, "passage": text}))
+    return Prompt(template.read(op.prompt).fill({"question": QUESTION, "passage": text}))
 
 
 def test_a_cross_encoder_and_one_that_is_told_what_for(classifier: LocalCrossEncoder) -> None:

@@ -118,7 +118,7 @@ def test_a_passage_in_which_two_were_found_has_two_citations(corpus: Corpus) -> 
 
 def test_the_reader_is_shown_the_large_node(corpus: Corpus) -> None:
     reader = Reader(ScriptedModel(("",)))
-    prompt = reader.prompted(Mapped(corpus.group("section"))(ranking(corpus, ("a:sentence:3", 2.0))))
+    prompt = reader.build_prompt(Mapped(corpus.group("section"))(ranking(corpus, ("a:sentence:3", 2.0))))
     assert TEXTS["a"].partition("\n")[0] in prompt.text
 
 
@@ -225,7 +225,7 @@ def test_a_planted_question_finds_its_text_first_and_once(tmp_path: Path) -> Non
 
 def test_a_node_found_by_another_text_is_shown_as_it_is() -> None:
     node = Node("q", "The tide.", "d", span=Span(0, 9), search_text="What rises?")
-    assert "The tide." in Reader(ScriptedModel(("",))).prompted(Ranking(Query("?"), (Hit(node, 1.0),))).text
+    assert "The tide." in Reader(ScriptedModel(("",))).build_prompt(Ranking(Query("?"), (Hit(node, 1.0),))).text
 
 
 # -------------------------------------------------------------------------------------------------------- properties

@@ -46,7 +46,7 @@ def filled(template: Template, text: str) -> list[str]:
         name for one in template.messages if one.role == "system" for name in re.findall(r"\{\{(\w+)\}\}", one.content)
     }
     values = {name: Setting("set") if name in system else text for name in template.places}
-    return [message.content for message in template.filled(values)]
+    return [message.content for message in template.fill(values)]
 
 
 def tags(text: str) -> list[str]:
@@ -56,7 +56,7 @@ def tags(text: str) -> list[str]:
 @pytest.mark.slow
 @check_each("file", FILES)
 def test_the_question_and_all_else_that_is_quoted_stay_inside(file: Path) -> None:
-    template = Template.of(file.read_text(encoding="utf-8"))
+    template = Template.from_text(file.read_text(encoding="utf-8"))
     plain = filled(template, "plain")
     assert template.messages[0].role == "system"
     assert "plain" not in plain[0]

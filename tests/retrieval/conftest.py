@@ -30,7 +30,7 @@ def store(
             who = (readers or {}).get(id, ())
             document = Document(id, text, uri=f"{id}.txt", readers=who)
             node = Node(id, text, id, span=Span(0, len(text)), uri=document.uri, readers=who)
-            writer.put(document, [node], SourceRow(document.uri, content_hash=id))
+            writer.put_document(document, [node], SourceRow(document.uri, content_hash=id))
         if embedder:
             _embed(writer.unembedded("chunk", embedder.name), embedder, writer.add_vectors)
     return corpus.group()

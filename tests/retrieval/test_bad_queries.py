@@ -189,7 +189,7 @@ def test_an_embedder_that_gives_no_vectors_of_its_kind_is_told_so(built: NodeGro
 @dataclass(frozen=True)
 class Short(Counting):
     def embed_sparse(self, texts: Sequence[str], *, kind: Kind) -> SparseRows:
-        return SparseRows.of([])
+        return SparseRows.from_weights([])
 
 
 def test_too_few_sparse_vectors_are_refused(built: NodeGroup) -> None:
@@ -254,9 +254,9 @@ def test_what_has_no_fingerprint_is_known_by_name_and_dimension(tmp_path: Path) 
 
 
 def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(built: NodeGroup) -> None:
-    from spolia.stores.manifest import embedded
+    from spolia.stores.manifest import group_embedding
 
-    fast, slow = embedded(Embedding(MiniLM(threads=2))), embedded(Embedding(MiniLM()))
+    fast, slow = group_embedding(Embedding(MiniLM(threads=2))), group_embedding(Embedding(MiniLM()))
     assert fast.plain != slow.plain
     assert fast == slow
 

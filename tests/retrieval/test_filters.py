@@ -116,7 +116,7 @@ def stored(folder: Path, described: Sequence[Described]) -> tuple[NodeGroup, dic
             nodes = [_node(number, part, text, meta + extra) for part, extra in enumerate(own)]
             for uri, row in files.items():
                 document = Document(f"d{number}", text, uri=uri, meta=meta)
-                writer.put(document, nodes, row.but(uri=uri, content_hash=str(number)))
+                writer.put_document(document, nodes, row.but(uri=uri, content_hash=str(number)))
             of_files = tuple(
                 pair
                 for uri, row in files.items()

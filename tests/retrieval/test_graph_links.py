@@ -24,7 +24,7 @@ from spolia.indexing.transforms.rule_entities import RuleEntities
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.graph import links
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
-from spolia.retrieval.graph.links import Having, Links, NodePairs, nearest, sharing
+from spolia.retrieval.graph.links import Having, Links, NodePairs, link_sharing_nodes, nearest
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.graph.walk import Hops
 from spolia.run import Run
@@ -170,8 +170,10 @@ def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
         patch.setattr(links, "ROWS", rows)
         patch.setattr(links, "COLUMNS", columns)
         pairs = nearest(placed, placed.keys, neighbours).pairs(0.0)
-    weights = dict(zip(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True), pairs.weight.tolist(), strict=True))
-    assert len(weights) == len(pairs.one)
+    weights = dict(
+        zip(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True), pairs.weight.tolist(), strict=True)
+    )
+    assert len(weights) == len(pairs.first)
     for row in range(len(vectors)):
         best = sorted(cosines[row][cosines[row] > 1e-9].tolist(), reverse=True)[:neighbours]
         mine = sorted((w for (one, _), w in weights.items() if one == row), reverse=True)
@@ -220,8 +222,8 @@ def _interleaved(count: int) -> np.ndarray[Any, Any]:
 def test_sharing_is_the_cosine_of_the_sets(sets: list[frozenset[int]], most: int) -> None:
     nodes = np.array([node for node, labels in enumerate(sets) for _ in labels], dtype=np.int64)
     labels = np.array([label for found in sets for label in sorted(found)], dtype=np.int64)
-    pairs = sharing(Having(nodes, labels), len(sets), 99, most)
-    got = dict(zip(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True), pairs.weight.tolist(), strict=True))
+    pairs = link_sharing_nodes(Having(nodes, labels), len(sets), 99, most)
+    got = dict(zip(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True), pairs.weight.tolist(), strict=True))
     spread = {label: sum(label in found for found in sets) for label in range(7)}
     kept = [{label for label in found if spread[label] <= most} for found in sets]
     square = {label: math.log1p((len(sets) - n + 0.5) / (n + 0.5)) ** 2 for label, n in spread.items()}
@@ -246,7 +248,7 @@ def test_links_are_symmetric_and_those_of_hidden_nodes_are_gone(
     given_pairs = NodePairs(
         np.array(columns[0], dtype=np.int64), np.array(columns[1], dtype=np.int64), np.array(columns[2], np.float32)
     )
-    links = Links.of(np.arange(6) * 10, [given_pairs])
+    links = Links.from_pairs(np.arange(6) * 10, [given_pairs])
     expected: dict[tuple[int, int], float] = {}
     for one, other, weight in pairs:
         if one != other:
@@ -254,7 +256,7 @@ def test_links_are_symmetric_and_those_of_hidden_nodes_are_gone(
                 expected[pair] = max(weight, expected.get(pair, 0.0))
     assert _by_pair(links) == expected
     mask = np.array(allowed)
-    within = links.within(mask)
+    within = links.restrict_to(mask)
     assert _by_pair(within) == {pair: w for pair, w in expected.items() if mask[pair[0]] and mask[pair[1]]}
     front = np.array([4, 1])
     which, targets, weights = within.of_nodes(front)
@@ -365,7 +367,7 @@ def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
     corpus = stored(tmp_path / "s.spolia", texts, GROUPS, EMBEDDER)
     content(corpus)
     compared: list[int] = []
-    exactly = links._exact
+    exactly = links._exact_cosines
 
     def counting(mine: Any, which: Any, theirs: Any, other: Any) -> Any:
         compared.append(len(mine) * len(theirs))

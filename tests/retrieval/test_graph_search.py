@@ -133,7 +133,7 @@ def test_pagerank_solves_its_equation(
         np.array(columns[1], np.int64),
         np.array(columns[2], np.float32),
     )
-    links = Links.of(np.arange(7), [NodePairs(one, other, weight)])
+    links = Links.from_pairs(np.arange(7), [NodePairs(one, other, weight)])
     shares = np.array(restart) / sum(restart)
     steps = np.zeros((7, 7))
     steps[links.sources, links.targets] = links.weights

@@ -232,12 +232,12 @@ def test_what_are_no_token_vectors_is_an_error(stored: Stored) -> None:
     @dataclass(frozen=True)
     class Short(HashingTokens):
         def embed_tokens(self, texts: Sequence[str], *, kind: Any) -> TokenVectors:
-            return TokenVectors.of([[[1.0, 0.0]]], 2)
+            return TokenVectors.from_vectors([[[1.0, 0.0]]], 2)
 
     with pytest.raises(ModelError, match="token vectors of 1 texts"):
         LateInteraction(stored(TEXTS), Short())(Query("Paris"))
     with pytest.raises(ModelError, match="A token of text 1"):
-        TokenVectors.of([[[1.0]], [[float("nan")]]], 1)
+        TokenVectors.from_vectors([[[1.0]], [[float("nan")]]], 1)
     with pytest.raises(ModelError, match="offsets"):
         TokenVectors(np.array([0, 2]), np.zeros((1, 1), np.float32))
     with pytest.raises(WiringError, match="lacks embed_tokens"):

@@ -171,7 +171,7 @@ def test_a_lane_keeps_late_hits_and_an_experiment_writes_them_without_fetching_t
 
 
 def keep(store: ScoreStore, case: Case) -> None:
-    store.keep(1, 2, case, usage=case.usage, spent=case.usage)
+    store.write_answer(1, 2, case, usage=case.usage, spent=case.usage)
 
 
 def test_a_late_ranking_is_as_good_as_another(group: NodeGroup) -> None:
@@ -205,7 +205,7 @@ def test_the_text_is_of_the_generation_that_was_asked(tmp_path: Path) -> None:
             (source,) = writer.holders(document.id)
             text = f"the new text {number}"
             new = document.but(id=f"n{number}", text=text)
-            writer.put(new, [Node(f"n{number}", text, new.id, uri=new.uri)], source.but(document=new.id))
+            writer.put_document(new, [Node(f"n{number}", text, new.id, uri=new.uri)], source.but(document=new.id))
     assert sorted(hit.node.text for hit in found.hits) == ["another text", "the old text"]
 
 

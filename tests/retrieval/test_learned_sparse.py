@@ -40,7 +40,7 @@ class Counting(Value):
             for word in text.lower().strip(".").split():
                 row[crc32(word.encode()) % 30_000] = row.get(crc32(word.encode()) % 30_000, 0) + 1
             rows.append(row)
-        return SparseRows.of(rows)
+        return SparseRows.from_weights(rows)
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]

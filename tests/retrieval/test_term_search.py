@@ -98,7 +98,7 @@ def fielded(path: Path, nodes: Mapping[str, tuple[str, str]]) -> NodeGroup:
         for id, (context, text) in nodes.items():
             document = Document(id, text, uri=f"{id}.txt")
             node = Node(id, text, id, span=Span(0, len(text)), uri=document.uri, context=context)
-            writer.put(document, [node], SourceRow(document.uri, content_hash=id))
+            writer.put_document(document, [node], SourceRow(document.uri, content_hash=id))
     return corpus.group()
 
 
@@ -236,7 +236,7 @@ def test_another_generation_is_counted_anew(tmp_path: Path, kind: str) -> None:
     with group.corpus.writer() as writer:
         document = Document("d4", "road road road", uri="d4.txt")
         node = Node("d4", document.text, "d4", span=Span(0, len(document.text)), uri=document.uri)
-        writer.put(document, [node], SourceRow(document.uri, content_hash="d4"))
+        writer.put_document(document, [node], SourceRow(document.uri, content_hash="d4"))
     after = scores(op(Query("road")))
     assert set(after) == {"d2", "d4"}
     assert after["d2"] != before["d2"]
@@ -262,15 +262,15 @@ def test_counts_are_those_of_the_index(stored: Stored) -> None:
     counts = counts_of(snapshot, group.name, frozenset())
     assert counts is counts_of(snapshot, group.name, frozenset())
     for text in ("stones", "rome", "東京"):
-        held = {int(counts.keys[at]) for term in Analyzer().terms(text) for at in counts.holding(term)[0]}
+        held = {int(counts.keys[at]) for term in Analyzer().terms(text) for at in counts.find_term(term)[0]}
         assert held == {key for key, _ in snapshot.search(group.name, text, 10, frozenset())}
 
 
 def test_counts_of_nothing() -> None:
     import numpy as np
 
-    nothing = Counts.of(np.zeros(0, np.int64), [])
-    assert nothing.holding("stone")[0].tolist() == []
+    nothing = Counts.from_terms(np.zeros(0, np.int64), [])
+    assert nothing.find_term("stone")[0].tolist() == []
     assert nothing.mean_length == 1.0
 
 

@@ -300,7 +300,7 @@ def calls(
         "first": [0],
         "last": [100],
         "span": [Span(0, 100)],
-        "rows": [snapshot.opened.rows(sql.NODES, {"grp": group, "at": snapshot.generation}) for group in GROUPS],
+        "rows": [snapshot.open_store.rows(sql.NODES, {"grp": group, "at": snapshot.generation}) for group in GROUPS],
     }
     parameters = list(inspect.signature(function).parameters)
     for name in parameters:

@@ -76,7 +76,7 @@ def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool =
         for id in (name for name in lists if "." not in name):
             document, nodes = _document(id, lists)
             picture = {PICTURE: f"secret-image-{id}".encode()}
-            writer.put(document, nodes, SourceRow(document.uri, len(document.text), content_hash=id), picture)
+            writer.put_document(document, nodes, SourceRow(document.uri, len(document.text), content_hash=id), picture)
         for group in GROUPS:
             if lacking := list(writer.unembedded(group, EMBEDDER.name)):
                 keys, texts = zip(*lacking, strict=True)

@@ -38,7 +38,7 @@ def store(path: Path) -> Corpus:
             text = f"The secret of the tide, part {index}."
             document = Document(f"d{index}", text, uri=f"{index}.txt", readers=readers)
             node = Node(f"n{index}", text, f"d{index}", uri=f"{index}.txt", span=Span(0, len(text)))
-            writer.put(document, [node], SourceRow(f"{index}.txt", len(text), content_hash=str(index)))
+            writer.put_document(document, [node], SourceRow(f"{index}.txt", len(text), content_hash=str(index)))
         hashes, texts = zip(*writer.unembedded("chunk", EMBEDDER.name), strict=True)
         writer.add_vectors(EMBEDDER.name, hashes, EMBEDDER.embed(texts, kind="passage"))
     return corpus

@@ -39,9 +39,9 @@ def corpus(tmp_path: Path) -> Corpus:
     with found.writer() as writer:
         embedded = (GroupEmbedding(EMBEDDER.name, EMBEDDER.dimension),)
         writer.define("chunk", Manifest("chunk", "halves", "none", Analyzer(), embedded))
-        writer.put(*put("moon", ("ann",)))
-        writer.put(*put("sea"))
-        writer.put(*put("crew", ("ann", "bob"), own=("captain",)))
+        writer.put_document(*put("moon", ("ann",)))
+        writer.put_document(*put("sea"))
+        writer.put_document(*put("crew", ("ann", "bob"), own=("captain",)))
         hashes, texts = zip(*writer.unembedded("chunk", EMBEDDER.name), strict=True)
         writer.add_vectors(EMBEDDER.name, hashes, EMBEDDER.embed(texts, kind="passage"))
     return found
@@ -95,7 +95,7 @@ def test_ten_thousand_principals_are_a_list_like_any_other(corpus: Corpus) -> No
         for document in list(writer.documents()):
             writer.set_readers(document, everyone)
         for number in range(50):
-            writer.put(*put(f"more{number}", everyone))
+            writer.put_document(*put(f"more{number}", everyone))
         lacking = list(writer.unembedded("chunk", EMBEDDER.name))
         writer.add_vectors(
             EMBEDDER.name, [key for key, _ in lacking], EMBEDDER.embed([text for _, text in lacking], kind="passage")
@@ -116,12 +116,12 @@ def test_a_change_that_was_taken_back_gives_nobody_elses_list_away(corpus: Corpu
     with corpus.writer() as writer:
         document, _, source = put("lost", ("eve",))
         with pytest.raises(StoreError, match="gave up"):
-            writer.put(document, broken(), source)
+            writer.put_document(document, broken(), source)
         writer.define("bare", Manifest("bare"))
         for id, reader in (("first", "mallory"), ("second", "eve")):
             text = f"Only {reader} knows."
             node = Node(id, text, id, "bare", span=Span(0, len(text)))
-            writer.put(Document(id, text, uri=id, readers=(reader,)), [node], SourceRow(id, content_hash=id))
+            writer.put_document(Document(id, text, uri=id, readers=(reader,)), [node], SourceRow(id, content_hash=id))
     snapshot = corpus.snapshot()
     for id, reader in (("first", "mallory"), ("second", "eve")):
         assert [node.id for node in snapshot.all_nodes("bare", frozenset([reader]))] == [id]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.exit_codes import Exit, guard_command
 from spolia.core.combinators import Branch, Each, Identity
 from spolia.core.function import step
 from spolia.core.operator import Operator
@@ -183,7 +183,7 @@ def test_an_error_of_spolia_or_of_the_system_in_a_step_names_them_too(
     told = f"In the step {op.short}: {__file__}, line {line}."
     assert caught.value.__notes__ == [told]
     with pytest.raises(BaseException) as ended:  # noqa: PT011  of click
-        guarded(lambda: op(QUERY))()  # type: ignore[arg-type, return-value]
+        guard_command(lambda: op(QUERY))()  # type: ignore[arg-type, return-value]
     assert getattr(ended.value, "exit_code", None) == Exit.USAGE
     assert told.replace(" ", "") in "".join(capsys.readouterr().err.split())
 
@@ -234,13 +234,13 @@ def test_the_command_line_blames_the_users_code_and_itself_only_where_there_is_n
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(BaseException) as ended:  # noqa: PT011  of click
-        guarded(lambda: broken(QUERY))()  # type: ignore[arg-type, return-value]
+        guard_command(lambda: broken(QUERY))()  # type: ignore[arg-type, return-value]
     assert getattr(ended.value, "exit_code", None) == Exit.USAGE
     said = " ".join(capsys.readouterr().err.split())
     assert "Your code failed with ValueError" in said
     assert "In the step broken:" in said
     assert "fault of Spolia" not in said
     with pytest.raises(BaseException) as ended:  # noqa: PT011  of click
-        guarded(partial(int, "no number"))()  # type: ignore[arg-type]
+        guard_command(partial(int, "no number"))()  # type: ignore[arg-type]
     assert getattr(ended.value, "exit_code", None) == Exit.FAULT
     assert "fault of Spolia" in " ".join(capsys.readouterr().err.split())

@@ -133,7 +133,7 @@ def test_a_failed_step_has_an_input_and_no_output(tmp_path: Path) -> None:
 
 def asked(text: str) -> tuple[Ask, Brief]:
     role = Role("Name parts.\n<question>{{question}}</question>", Lines())
-    return Ask(ScriptedModel(("one\ntwo",)), role), Brief.of(question=text)
+    return Ask(ScriptedModel(("one\ntwo",)), role), Brief.from_texts(question=text)
 
 
 def test_what_a_model_was_sent_and_replied_is_kept_and_found_again_for_a_cached_result(tmp_path: Path) -> None:

@@ -417,7 +417,7 @@ def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his
 ) -> None:
     begun(two)
     ann, bob = two
-    status, threads, look = list[int](), list[threading.Thread](), Snapshot.named
+    status, threads, look = list[int](), list[threading.Thread](), Snapshot.document_ids
 
     def put() -> None:
         try:

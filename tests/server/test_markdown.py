@@ -99,7 +99,7 @@ def command(*, json: bool, is_terminal: bool) -> Door:
         out = io.StringIO()
         out.isatty = lambda: is_terminal  # type: ignore[method-assign]
         with Run(), redirect_stdout(out):
-            reply = results.answered(
+            reply = results.print_answer(
                 Screen(json=json), service.flows[flow].answer, Query(ASKED),
                 streams=True, live_markdown=service.live_markdown,
             )  # fmt: skip

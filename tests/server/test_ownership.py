@@ -142,7 +142,7 @@ class Server:
         found = list[Any](vars(one) for one in self.documents.bases.all().values())
         for name in self.documents.queue.subjects("hr/"):
             last = self.documents.queue.last(name)
-            if last is not None and self.documents.corpus.snapshot().named([f"doc://{name}"]):
+            if last is not None and self.documents.corpus.snapshot().document_ids([f"doc://{name}"]):
                 data = self.documents.original(name, frozenset({"ann"}))
                 found.append((name, last.kind, last.payload["access"], last.payload[OWNER], data))
         return found

@@ -29,11 +29,11 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[JobT
     else:
         from spolia import Corpus
         from spolia.services.postgres_jobs import PostgresTable
-        from spolia.stores.backends.postgres.address import address_of
+        from spolia.stores.backends.postgres.address import parse_address
 
         address = request.getfixturevalue("server").address()
         Corpus(address).create()
-        made += [PostgresTable(address_of(address)) for _ in range(2)]
+        made += [PostgresTable(parse_address(address)) for _ in range(2)]
     yield made
     for one in made:
         one.close()

@@ -122,15 +122,15 @@ def test_the_texts_of_a_document_get_the_vectors_of_the_changed_model(documents:
 @pytest.mark.parametrize("documents", ["folder", "graph"], indirect=True)
 def test_who_reads_an_older_generation_goes_on_with_its_vectors(documents: Documents, model: Changing) -> None:
     before = documents.corpus.snapshot()
-    stored = before.open.stored("chunk", embedder(model).name)
+    stored = before.open.stored_vectors("chunk", embedder(model).name)
     every = list(range(4))
-    old = stored.at(every).tolist()  # type: ignore[arg-type]
+    old = stored.vectors_at(every).tolist()  # type: ignore[arg-type]
     model.reply = ServedReply(weights="of another model ")
     documents.reparse(["a.md", "b.md", "c.md"], "embed")
     documents.publish()
     documents.tidy()
-    assert stored.at(every).tolist() == old  # type: ignore[arg-type]
-    new = documents.corpus.latest().open.stored("chunk", embedder(model).name).at(every).tolist()  # type: ignore[arg-type]
+    assert stored.vectors_at(every).tolist() == old  # type: ignore[arg-type]
+    new = documents.corpus.latest().open.stored_vectors("chunk", embedder(model).name).vectors_at(every).tolist()  # type: ignore[arg-type]
     assert all(one != other for one, other in zip(old, new, strict=True))
     assert len(list(Path(documents.corpus.path, "vectors").glob("*/*.seg"))) == 1  # the replaced ones are gone
 

@@ -16,13 +16,13 @@ import httpx
 import pytest
 
 from spolia import Corpus, sync
-from spolia.cli.user_modules import own
+from spolia.cli.user_modules import load_user_modules
 from spolia.core.redaction import Patterns
 from spolia.errors import DocumentError, QueryError
 from spolia.indexing import InProcess
 from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.reader import Blob
-from spolia.indexing.readers.registry import redacting
+from spolia.indexing.readers.registry import redacting_readers
 from spolia.services.documents import Documents
 from spolia.services.jobs import JobQueue, SqliteTable
 from spolia.services.workers import LaunchCommand, SharedWorkers, work
@@ -127,7 +127,7 @@ def test_a_service_starts_its_workers_again_and_they_end_with_it(folder: Path, s
 def test_workers_that_are_started_by_hand_share_the_jobs_of_a_store(
     folder: Path, started: Started, server: Server
 ) -> None:
-    documents = Documents(Corpus(server.address()), readers=own(["slow.py"]).readers)
+    documents = Documents(Corpus(server.address()), readers=load_user_modules(["slow.py"]).readers)
     workers = [started("worker", "--jobs", documents.corpus.path, "--wait", "0") for _ in range(2)]
     with SharedWorkers(documents.queue, here=Refusing) as documents.workers:
         until(lambda: len(documents.queue.present("worker")) == 2)
@@ -158,7 +158,7 @@ def test_errors_of_readers_come_back_and_what_a_worker_lacks_is_done_here(tmp_pa
             with pytest.raises(DocumentError, match="PDF"):
                 workers.prepare(HtmlReader(), Blob("b.html", b"%PDF-1.7"))
             with pytest.raises(AssertionError, match="here"):
-                workers.prepare(redacting(Patterns())[".html"], Blob("c.html", b""))
+                workers.prepare(redacting_readers(Patterns())[".html"], Blob("c.html", b""))
         assert queue.claim("another worker", 9, queue="work") == []
     finally:
         stopped.set()

@@ -24,7 +24,7 @@ from spolia.stores.indexes import Database, IndexSettings
 from spolia.stores.manifest import GroupEmbedding, index_of
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.external_index import collection
+from spolia.stores.vectors.external_index import collection_name
 from tests.stores import scenario
 from tests.stores.adapters.kills import DATABASES, stored
 from tests.stores.kills import PUTTING, main
@@ -36,8 +36,8 @@ def held(snapshot: Snapshot, group: str) -> tuple[list[int], dict[int, Vectors] 
     how = manifest.embeddings[0]
     settings = index_of(how)
     assert isinstance(settings, Database)
-    name = collection(snapshot.opened.uuid, manifest, how)
-    index = settings.open(snapshot.opened.folder / FOLDER, name, how.dimension, how.metric)
+    name = collection_name(snapshot.open_store.uuid, manifest, how)
+    index = settings.open(snapshot.open_store.folder / FOLDER, name, how.dimension, how.metric)
     try:
         return sorted(index.keys()), stored(index)
     finally:
@@ -54,7 +54,7 @@ def differing(corpus: Corpus, group: str) -> list[str]:
     snapshot = corpus.snapshot()
     everything = Allowed(snapshot.allowed(group, frozenset()).keys)
     live = everything.keys.tolist()
-    dead = [key for (key,) in snapshot.opened.rows(sql.DEAD_BEFORE, {"grp": group, "at": sql.ALIVE})]
+    dead = [key for (key,) in snapshot.open_store.rows(sql.DEAD_BEFORE, {"grp": group, "at": sql.ALIVE})]
     keys, vectors = held(snapshot, group)
     if len(keys) != len(set(keys)) or not set(live) <= set(keys) <= {*live, *dead}:
         return [f"keys {sorted(set(keys) ^ set(live))[:5]}, and {len(keys) - len(set(keys))} twice"]

@@ -199,11 +199,11 @@ def _remove(corpus: Corpus) -> None:
     elif corpus.exists():
         import psycopg
 
-        from spolia.stores.backends.postgres.address import address_of
+        from spolia.stores.backends.postgres.address import parse_address
 
         shutil.rmtree(corpus.backend.folder, ignore_errors=True)
         with psycopg.connect(os.environ["SPOLIA_TEST_DATABASE"]) as connection:
-            connection.execute(f"DROP SCHEMA {address_of(corpus.path).schema} CASCADE")
+            connection.execute(f"DROP SCHEMA {parse_address(corpus.path).schema} CASCADE")
 
 
 def _not_as_put(corpus: Corpus) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.filters import Field
-from spolia.stores.backends.publication import KEPT
+from spolia.stores.backends.publication import KEPT_GENERATIONS
 from spolia.stores.backends.rows import SourceRow, hash_of
 from spolia.stores.corpus import POSTGRES, Corpus
 from spolia.stores.files import segment_path
@@ -78,7 +78,7 @@ def source_of(uri: str, text: str) -> SourceRow:
 
 def put(writer: Writer, uri: str, text: str, readers: tuple[str, ...] = ()) -> None:
     document, nodes = document_of(uri, text, readers)
-    writer.put(document, iter(nodes), source_of(uri, text))
+    writer.put_document(document, iter(nodes), source_of(uri, text))
 
 
 def add_missing_vectors(writer: Writer) -> int:
@@ -195,7 +195,7 @@ def cut_a_segment(corpus: Corpus) -> None:
 def leave_vectors_behind(corpus: Corpus, texts: Sequence[str]) -> None:
     """What a writer leaves that is killed after it has made vectors durable."""
     if corpus.path.startswith(POSTGRES):
-        embedding = corpus.backend.embedding(corpus.backend.reading())
+        embedding = corpus.backend.make_vector_writer(corpus.backend.connect_for_reading())
         embedding.add(EMBEDDER, [hash_of(text) for text in texts], embed(texts))
         embedding.flush()
         return
@@ -225,10 +225,10 @@ TABLES = {
 
 def tables(corpus: Corpus) -> dict[str, list[Any]]:
     """Every table, as each of the generations shows it that are kept even if nobody reads them."""
-    connection = corpus.backend.reading()
+    connection = corpus.backend.connect_for_reading()
     generations = [row[0] for row in connection.execute("SELECT generation FROM generations ORDER BY generation")]
     found = {}
-    for back, at in enumerate(generations[: -KEPT - 1 : -1]):
+    for back, at in enumerate(generations[: -KEPT_GENERATIONS - 1 : -1]):
         for name, query in TABLES.items():
             values = {"at": at} if ":at" in query else {}
             rows = connection.execute(query, values).fetchall()

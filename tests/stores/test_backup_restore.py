@@ -20,7 +20,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.graph.edges import InOrder
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.run import Run
-from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.postgres.address import parse_address
 from spolia.stores.corpus import POSTGRES, Corpus, NodeGroup
 from spolia.types import Query, Ranking
 from tests.stores.scenario import FIRST, sync
@@ -50,7 +50,7 @@ def back_up(corpus: Corpus, tmp_path: Path, request: pytest.FixtureRequest) -> C
     """Backs a store up, and gives what puts that back while the store is open."""
     if corpus.path.startswith(POSTGRES):
         server: Server = request.getfixturevalue("server")
-        return lambda: _of_schema(server, address_of(corpus.path).schema)
+        return lambda: _of_schema(server, parse_address(corpus.path).schema)
     return lambda: _of_database(Path(corpus.path) / "corpus.db", tmp_path / "backup.db")
 
 

@@ -20,7 +20,7 @@ from spolia.stores.backends.rows import SourceRow, hash_of
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import HNSW
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.open_store import opened
+from spolia.stores.open_store import get_open_store
 from spolia.stores.vectors import segments
 from spolia.stores.vectors.graphs import build_graph
 from spolia.stores.vectors.segment_search import GraphSearch, vector_search
@@ -44,7 +44,7 @@ def put(writer: Writer, number: int) -> None:
         Node(f"{id}:{at}", line, id, "line", span=Span(starts[at], starts[at + 1]), number=at)
         for at, line in enumerate(lines)
     ]
-    writer.put(Document(id, "".join(lines), uri=id), nodes, SourceRow(id, content_hash=id))
+    writer.put_document(Document(id, "".join(lines), uri=id), nodes, SourceRow(id, content_hash=id))
     found = [hash for hash, _ in writer.unembedded("line", EMBEDDER)]
     writer.add_vectors(EMBEDDER, found, drawn(len(found), DIMENSION, number))
 
@@ -64,7 +64,7 @@ def loose(fast_folder: Path) -> Corpus:
 
 
 def counts(corpus: Corpus) -> list[int]:
-    return [count for _, _, count, _ in opened(corpus.backend).rows(sql.SEGMENTS_OF, (EMBEDDER,))]
+    return [count for _, _, count, _ in get_open_store(corpus.backend).rows(sql.SEGMENTS_OF, (EMBEDDER,))]
 
 
 def found(corpus: Corpus) -> list[Any]:

@@ -16,8 +16,8 @@ from spolia.databases.postgres_database import PostgresDatabase
 from spolia.errors import SourceError, SourceUnavailable, StoreError, StoreUnavailable
 from spolia.indexing.sources.sql import SQLRows, _engine, connected
 from spolia.stores.backends import sql
-from spolia.stores.backends.postgres.address import address_of
-from spolia.stores.backends.postgres.dialect import problem
+from spolia.stores.backends.postgres.address import parse_address
+from spolia.stores.backends.postgres.dialect import translate_error
 from spolia.stores.backends.publication import Transaction
 from spolia.stores.corpus import Corpus
 from tests.cases import check_each
@@ -56,7 +56,7 @@ def test_a_folder_may_have_a_name_like_an_address() -> None:
 @given(st.text(min_size=1))
 def test_no_password_passes_whatever_it_holds(password: str) -> None:
     with pytest.raises(StoreError, match="holds a password"):
-        address_of(f"postgresql://ann:{password}@db/texts")
+        parse_address(f"postgresql://ann:{password}@db/texts")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_no_password_passes_whatever_it_holds(password: str) -> None:
     ],
 )  # fmt: skip
 def test_an_address_without_a_password_is_taken_as_libpq_reads_it(address: str) -> None:
-    found = {part.keyword: part.val for part in pq.Conninfo.parse(address_of(address).server.encode()) if part.val}
+    found = {part.keyword: part.val for part in pq.Conninfo.parse(parse_address(address).server.encode()) if part.val}
     assert found[b"dbname"] == b"texts"
 
 
@@ -128,7 +128,7 @@ def test_a_wrong_parameter_is_no_server_that_may_come_back(parameter: str) -> No
     ],
 )  # fmt: skip
 def test_only_what_may_pass_is_called_so(said: str, passes: bool) -> None:
-    found = problem(address_of("postgresql://ann@db/texts"), "opened", psycopg.OperationalError(said))
+    found = translate_error(parse_address("postgresql://ann@db/texts"), "opened", psycopg.OperationalError(said))
     assert isinstance(found, StoreUnavailable) is passes
 
 

@@ -21,7 +21,7 @@ def noted(corpus: Corpus) -> int:
 
 def last_key(corpus: Corpus) -> int:
     with corpus.writer() as writer:
-        return int(writer._one(sql.LAST_KEY)[0])
+        return int(writer._fetch_one(sql.LAST_KEY)[0])
 
 
 def test_a_publication_with_vectors_notes_its_last_node(corpus: Corpus) -> None:

@@ -18,7 +18,7 @@ from spolia.stores.files import column_of, columns_in, lacks_columns
 from spolia.stores.lexical import field_terms, index_writer
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.index import BODY, KEY, LENGTH, Lexical
-from spolia.stores.lexical.index_writer import Added, freeze
+from spolia.stores.lexical.index_writer import IndexedNode, freeze
 from spolia.types import Meta
 
 SCHEMA = Schema(
@@ -68,7 +68,7 @@ def metas() -> list[Meta]:
 def lexical(metas: list[Meta], tmp_path_factory: pytest.TempPathFactory) -> Lexical:
     """An index of two segments, from which every tenth node was deleted."""
     draw, store = random.Random(1), tmp_path_factory.mktemp("store") / "lexical" / "chunk"
-    nodes = list[Added]()
+    nodes = list[IndexedNode]()
     for key, meta in enumerate(metas):
         split = draw.randint(0, len(meta))
         text = " ".join(draw.choices(["w1", "w2", "w3", "w4"], [8, 4, 2, 1], k=draw.randint(1, 9)))

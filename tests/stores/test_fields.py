@@ -27,7 +27,7 @@ YEAR = Field("year", "int")
 def put(writer: Writer, name: str, meta: Meta = (), own: Meta = (), mtime_ns: int = 0) -> None:
     document = Document(name, f"The tide of {name}.", uri=name, meta=meta)
     node = Node(f"{name}:1", document.text, name, meta=meta + own, number=1)
-    writer.put(document, [node], SourceRow(name, len(document.text), mtime_ns, name))
+    writer.put_document(document, [node], SourceRow(name, len(document.text), mtime_ns, name))
 
 
 def filled(address: str, *fields: Field, **metas: Meta) -> Corpus:

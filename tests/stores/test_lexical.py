@@ -91,12 +91,12 @@ def test_what_may_be_read_is_found_as_by_an_index_of_nothing_else(
         reference = Lexical(tmp_path / f"{share}", Analyzer(""))
         among = Allowed(keys, mask & (draw.random(len(keys)) < 0.3))
         for question in QUESTIONS:
-            ranking = reference.search(question, NODES, every=every)
+            ranking = reference.search(question, NODES, require_all=every)
             for top_k in (1, TOP_K, NODES):
-                assert lexical.search(question, top_k, readable, every=every) == ranking[:top_k]
+                assert lexical.search(question, top_k, readable, require_all=every) == ranking[:top_k]
                 held = among.holds(key for key, _ in ranking)
                 expected = [pair for pair, is_in in zip(ranking, held, strict=True) if is_in]
-                assert lexical.search(question, top_k, readable, among, every=every) == expected[:top_k]
+                assert lexical.search(question, top_k, readable, among, require_all=every) == expected[:top_k]
 
 
 @pytest.mark.slow
@@ -150,14 +150,14 @@ def test_terms_weigh_what_they_would_if_what_is_gone_had_never_been(tmp_path: Pa
     for question in ("w1", "w1 w2", "w5 w9 w9", "w8"):
         expected = dict(anew.search(question, 400))
         assert dict(used.search(question, 400)) == pytest.approx(expected, rel=1e-5)
-    assert used._righted["w1"] > 1.2
+    assert used._corrections["w1"] > 1.2
 
 
 def test_a_worn_index_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [(key, f"w{key}") for key in range(100)]
     freeze(tmp_path / "g1", None, (), nodes, Analyzer(""))
     freeze(tmp_path / "g2", tmp_path / "g1", range(4), [], Analyzer(""))
-    assert (files.gone(tmp_path / "g1"), files.gone(tmp_path / "g2")) == (0, 4)
+    assert (files.count_deleted(tmp_path / "g1"), files.count_deleted(tmp_path / "g2")) == (0, 4)
     assert (files.is_worn(tmp_path / "g1", 0), files.is_worn(tmp_path / "g1", 1)) == (False, True)
     monkeypatch.setattr(files, "FEW", 50)
     assert (files.is_worn(tmp_path / "g2", 1), files.is_worn(tmp_path / "g2", 2)) == (False, True)

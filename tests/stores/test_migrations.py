@@ -14,7 +14,7 @@ import pytest
 from spolia import Corpus, add_texts, sync
 from spolia.errors import StoreError
 from spolia.filters import Field
-from spolia.indexing.readers.reader import versioned
+from spolia.indexing.readers.reader import versioned_name
 from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.sync.repair import repair
 from spolia.stores import files
@@ -62,11 +62,11 @@ def earlier(request: pytest.FixtureRequest, tmp_path: Path, address: str) -> Cor
 def version(corpus: Corpus) -> int:
     """The schema of a store, asked of the database itself."""
     if corpus.path.startswith(POSTGRES):
-        from spolia.stores.backends.postgres.address import address_of
-        from spolia.stores.backends.postgres.session import connected
+        from spolia.stores.backends.postgres.address import parse_address
+        from spolia.stores.backends.postgres.session import connect
 
-        address = address_of(corpus.path)
-        with connected(address, 5) as connection:
+        address = parse_address(corpus.path)
+        with connect(address, 5) as connection:
             found: int = connection.execute(f"SELECT version FROM {address.schema}.spolia").fetchone()[0]  # type: ignore[index]
             return found
     with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
@@ -98,7 +98,7 @@ def test_only_readers_that_changed_read_again_nothing_is_embedded_and_texts_with
     earlier: Corpus, tmp_path: Path
 ) -> None:
     before = texts(earlier)
-    today = {reader.name: versioned(reader) for reader in by_suffix().values()}
+    today = {reader.name: versioned_name(reader) for reader in by_suffix().values()}
     again = sum(today.get(name.partition(" ")[0], name) != name for uri, name in READERS.items() if uri not in UNREAD)
     report = sync(tmp_path / "notes", earlier, **HOW)
     assert (report.added, report.changed, report.removed, report.unchanged) == (0, again, 0, 7 - again)
@@ -175,7 +175,7 @@ def test_two_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus, monk
 
     def open_it() -> None:
         met.wait()
-        earlier.backend.reading().close()
+        earlier.backend.connect_for_reading().close()
 
     threads = [threading.Thread(target=open_it) for _ in range(2)]
     for thread in threads:
@@ -196,7 +196,7 @@ def test_it_may_be_brought_up_to_date_while_another_opens_it(earlier: Corpus, mo
         return look(session)
 
     monkeypatch.setattr(migrations, "has_tables_of_today", looked_at_late)
-    earlier.backend.reading().close()
+    earlier.backend.connect_for_reading().close()
     assert was < version(earlier) == sql.SCHEMA_VERSION
 
 

@@ -14,7 +14,7 @@ from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
 from spolia.stores.vectors import external_index
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.external_index import AdaptedSearch, disagreement, follow
+from spolia.stores.vectors.external_index import AdaptedSearch, follow, key_differences
 from spolia.stores.vectors.placement import PlacedVectors
 from spolia.stores.vectors.segment_search import ExactSearch
 from tests.stores.vector_fixtures import drawn, placed_in, recall
@@ -121,15 +121,15 @@ def test_following_can_be_repeated_and_is_checked(tmp_path: Path) -> None:
     index, vectors = InSQLite(tmp_path / "index.db", "cosine"), drawn(2_500, DIMENSION)
     keys = np.arange(2_500)
     added = list(zip(keys.tolist(), vectors, strict=True))
-    assert disagreement(index, keys[:0]) == ""
+    assert key_differences(index, keys[:0]) == ""
     with pytest.raises(KeyboardInterrupt):  # stopped in the second batch
         follow(index, (pair if pair[0] < 1_700 else _stop() for pair in added), ())
-    assert disagreement(index, keys) == "Keys in the database: 1500 are missing (1000, 1001, 1002 …)."
+    assert key_differences(index, keys) == "Keys in the database: 1500 are missing (1000, 1001, 1002 …)."
     follow(index, added, [3, 4])
     follow(index, added[5:], [3, 4])
     gone = np.setdiff1d(keys, [3, 4])
-    assert disagreement(index, gone) == ""
-    said = disagreement(index, gone[gone != 2_000])
+    assert key_differences(index, gone) == ""
+    said = key_differences(index, gone[gone != 2_000])
     assert said == "Keys in the database: 1 should not be there (2000)."
 
 

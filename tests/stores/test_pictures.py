@@ -139,7 +139,7 @@ def test_another_caption_embeds_nothing(corpus: Corpus) -> None:
     corpus.create()
     for caption in ("A sunset", "A rose"):
         with corpus.writer() as writer:
-            writer.put(shown("d", caption, image="f00d"), (), SourceRow("d"), {"f00d": png("red")})
+            writer.put_document(shown("d", caption, image="f00d"), (), SourceRow("d"), {"f00d": png("red")})
             writer.unmake("d", writer.manifests)
             writer.publish()
         materialise([pictures_of(corpus, colours)])
@@ -155,9 +155,9 @@ def test_nodes_without_a_picture_are_embedded_by_their_text(corpus: Corpus) -> N
     with corpus.writer() as writer:
         named = shown("a", "A blue sky", image="")  # noted, and not kept
         other = shown("b", "A green field", image="").but(meta=(("image", "cover.png"),))  # a field of the caller's
-        writer.put(named, (), SourceRow("a"))
-        writer.put(other, (), SourceRow("b"))
-        writer.put(shown("c", "A blue sky", image="f00d"), (), SourceRow("c"), {"f00d": png("red")})
+        writer.put_document(named, (), SourceRow("a"))
+        writer.put_document(other, (), SourceRow("b"))
+        writer.put_document(shown("c", "A blue sky", image="f00d"), (), SourceRow("c"), {"f00d": png("red")})
         writer.publish()
     materialise([pictures_of(corpus, colours)])
     assert colours.said == ["A blue sky", "A green field", png("red")]
@@ -171,7 +171,7 @@ def test_bytes_that_are_no_picture_concern_their_node_only(corpus: Corpus) -> No
     with corpus.writer() as writer:
         for name, data in (("a", png("red")), ("b", b"\x89PNG\r\n\x1a\nnone"), ("c", b""), ("d", png("blue"))):
             document = shown(name, f"Picture {name}", image=f"{name}{name}")
-            writer.put(document, (), SourceRow(f"{name}.pdf"), {f"{name}{name}": data})
+            writer.put_document(document, (), SourceRow(f"{name}.pdf"), {f"{name}{name}": data})
         writer.publish()
     unread = materialise([pictures_of(corpus, colours)])
     assert [(lack.document, lack.uri, lack.group) for lack in unread] == [
@@ -204,7 +204,7 @@ class Away(Colours):
 def test_what_lies_at_the_embedder_is_raised_and_nothing_kept(tmp_path: Path, error: Exception) -> None:
     corpus = Corpus(tmp_path / "s.spolia").create()
     with corpus.writer() as writer:
-        writer.put(shown("a", "Red", image="aa"), (), SourceRow("a"), {"aa": png("red")})
+        writer.put_document(shown("a", "Red", image="aa"), (), SourceRow("a"), {"aa": png("red")})
         writer.publish()
     with pytest.raises(type(error)):
         materialise([pictures_of(corpus, Away(error=error))])
@@ -216,7 +216,7 @@ def test_what_lies_at_the_embedder_is_raised_and_nothing_kept(tmp_path: Path, er
 def test_a_picture_that_was_not_put_is_said(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path / "s.spolia").create()
     with corpus.writer() as writer:
-        writer.put(shown("a", "Red", image="aa"), (), SourceRow("a"))
+        writer.put_document(shown("a", "Red", image="aa"), (), SourceRow("a"))
         writer.publish()
     with pytest.raises(StoreError, match="'a:picture:1' shows a picture that its document was put without"):
         materialise([pictures_of(corpus, Colours())])
@@ -225,7 +225,7 @@ def test_a_picture_that_was_not_put_is_said(tmp_path: Path) -> None:
 def test_a_group_goes_by_pictures_or_by_texts(tmp_path: Path) -> None:
     corpus, colours = Corpus(tmp_path / "s.spolia").create(), Colours()
     with corpus.writer() as writer:
-        writer.put(shown("a", "Red", image="aa"), (), SourceRow("a"), {"aa": png("blue")})
+        writer.put_document(shown("a", "Red", image="aa"), (), SourceRow("a"), {"aa": png("blue")})
         writer.publish()
     with pytest.raises(GroupError, match="Define two groups"):
         materialise([pictures_of(corpus, colours, HashingEmbedder())])

@@ -29,14 +29,14 @@ CHANGES = st.dictionaries(
 def published(corpus: Corpus, state: Mapping[str, str]) -> Snapshot:
     """The next generation, after somebody has searched the one before."""
     if corpus.exists():
-        corpus.snapshot().open.stored("chunk", EMBEDDER)
+        corpus.snapshot().open.stored_vectors("chunk", EMBEDDER)
     corpus.create()
     sync(corpus, state)
     return corpus.snapshot()
 
 
 def anew(snapshot: Snapshot) -> VectorPlaces:
-    return VectorPlaces(snapshot.opened, "chunk", EMBEDDER).at(snapshot.generation)
+    return VectorPlaces(snapshot.open_store, "chunk", EMBEDDER).for_generation(snapshot.generation)
 
 
 def assert_same(kept: VectorPlaces, expected: VectorPlaces) -> None:
@@ -56,7 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     class Counted(VectorPlaces):
         def _asked(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
-            rows = super()._asked(statement, values)
+            rows = super()._fetch_rows(statement, values)
             found.append(len(rows))
             return rows
 
@@ -86,7 +86,7 @@ def test_they_are_what_reading_them_anew_says(
 def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int]) -> None:
     many = {f"{number}.txt": f"Stone {number} of old temples.\nIt was set into wall {number}." for number in range(50)}
     published(fresh, many)
-    published(fresh, {**many, "7.txt": "Only this is new."}).open.stored("chunk", EMBEDDER)
+    published(fresh, {**many, "7.txt": "Only this is new."}).open.stored_vectors("chunk", EMBEDDER)
     assert asked == [100, 1]
 
 
@@ -98,9 +98,9 @@ def test_a_publication_reads_new_segments_only(fresh: Corpus, monkeypatch: pytes
         return segments.open_any(path)
 
     monkeypatch.setattr(segment_search, "open_any", open_any)
-    published(fresh, FIRST).open.stored("chunk", EMBEDDER)
+    published(fresh, FIRST).open.stored_vectors("chunk", EMBEDDER)
     for number in (2, 3):
-        published(fresh, {**FIRST, f"{number}.txt": f"Text {number} is new."}).open.stored("chunk", EMBEDDER)
+        published(fresh, {**FIRST, f"{number}.txt": f"Text {number} is new."}).open.stored_vectors("chunk", EMBEDDER)
     assert opened == ["000001.seg", "000002.seg", "000003.seg"]
 
 
@@ -116,7 +116,7 @@ def test_a_file_is_open_as_long_as_its_segment_is_there(fresh: Corpus, monkeypat
 
     for number in range(3):
         places = published(fresh, {f"{number}.txt": f"Text {number} is new." for number in range(number + 1)}).open
-        places.stored("chunk", EMBEDDER)
+        places.stored_vectors("chunk", EMBEDDER)
         if number < 2:
             places.places["chunk", EMBEDDER].file("one.hnsw", 1, Graph)
     assert len(graphs) == 1
@@ -133,14 +133,14 @@ def test_only_what_stood_in_joined_segments_is_asked_for_again(
     published(fresh, state)
     for name in ("one", "two", "three"):
         state[f"{name}.txt"] = f"Number {name} is new."
-        published(fresh, state).open.stored("chunk", EMBEDDER)
+        published(fresh, state).open.stored_vectors("chunk", EMBEDDER)
     assert asked == [20, 1, 1, 1, 2]
-    assert len(fresh.snapshot().opened.rows(sql.SEGMENTS_OF, (EMBEDDER,))) == 2
+    assert len(fresh.snapshot().open_store.rows(sql.SEGMENTS_OF, (EMBEDDER,))) == 2
 
 
 def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
     before = published(fresh, FIRST)
-    known = before.open.stored("chunk", EMBEDDER)
+    known = before.open.stored_vectors("chunk", EMBEDDER)
     cut_a_segment(fresh)
     with fresh.writer() as writer:
         writer.repair()
@@ -153,4 +153,4 @@ def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
     assert new.segments.keys() == old.segments.keys()
     stays = np.flatnonzero(np.isin(old.keys.values, new.keys.values))
     everything = Allowed(new.keys.values)
-    np.testing.assert_array_equal(snapshot.vectors("chunk", EMBEDDER, everything), known.at(stays))
+    np.testing.assert_array_equal(snapshot.vectors("chunk", EMBEDDER, everything), known.vectors_at(stays))

@@ -103,7 +103,7 @@ def asked(corpus: Corpus) -> dict[str, Any]:
         vectors = embedder.embed(QUESTIONS, kind="query")
         return [hits(group, row) for row in snapshot.nearest_batch(group, embedder.name, vectors, 9, ALL)]
 
-    terms = snapshot.sparse("sentence", SPARSE.name, SPARSE.embed_sparse(QUESTIONS, kind="query"), 9, ALL)
+    terms = snapshot.nearest_sparse("sentence", SPARSE.name, SPARSE.embed_sparse(QUESTIONS, kind="query"), 9, ALL)
     dense = [("chunk", EMBEDDER), ("sentence", EMBEDDER), ("sentence", SECOND)]
     condition = where(year=(1996, 1997), kind="note")
     return {

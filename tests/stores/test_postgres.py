@@ -22,7 +22,7 @@ from spolia.models.vectors import SparseRows
 from spolia.stores import open_store
 from spolia.stores.backends import publication, sql
 from spolia.stores.backends.postgres import dialect, session, vectors
-from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.postgres.address import parse_address
 from spolia.stores.backends.postgres.vectors import DatabaseSearch, index_name
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
@@ -75,7 +75,7 @@ def test_an_address_holds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(StoreError, match=r"a password.* set PGPASSWORD, .*~/\.pgpass.*password_env") as refused:
             Corpus(address)
         assert "hunter2" not in str(refused.value)
-    named = address_of("postgresql://ann@db/texts?password_env=NOTES_PASSWORD")
+    named = parse_address("postgresql://ann@db/texts?password_env=NOTES_PASSWORD")
     with pytest.raises(StoreError, match="'NOTES_PASSWORD', which is not set"):
         named.secrets()
     monkeypatch.setenv("NOTES_PASSWORD", "hunter2")
@@ -125,7 +125,7 @@ def test_nothing_there(address: str) -> None:
 
 
 def test_a_schema_of_something_else_is_not_touched(address: str, server: Server) -> None:
-    schema = address_of(address).schema
+    schema = parse_address(address).schema
     server.told(f"CREATE SCHEMA {schema} CREATE TABLE bookmarks (url TEXT)")
     for use in (Corpus(address).snapshot, Corpus(address).create, Corpus(address).writer().__enter__):
         with pytest.raises(NotAStore, match=r"the schema holds bookmarks; it was not touched"):
@@ -144,7 +144,7 @@ def test_a_schema_of_something_else_is_not_touched(address: str, server: Server)
 def test_a_table_of_somebody_else_that_is_called_like_ours_is_no_store(
     address: str, server: Server, table: str
 ) -> None:
-    schema = address_of(address).schema
+    schema = parse_address(address).schema
     server.told(f"CREATE SCHEMA {schema}")
     if "FOREIGN" in table and not server.told("SELECT 1 FROM pg_foreign_server"):
         server.told("CREATE FOREIGN DATA WRAPPER none")
@@ -157,7 +157,7 @@ def test_a_table_of_somebody_else_that_is_called_like_ours_is_no_store(
 
 
 def test_a_newer_and_an_older_schema_are_refused(corpus: Corpus, server: Server) -> None:
-    schema = address_of(corpus.path).schema
+    schema = parse_address(corpus.path).schema
     server.told(f"UPDATE {schema}.spolia SET version = 99")
     with pytest.raises(StoreTooNew, match=r"has schema 99.* Write: pip install -U spolia"):
         corpus.writer().__enter__()
@@ -173,7 +173,7 @@ def test_two_stores_in_one_database_do_not_see_each_other(corpus: Corpus, server
         put(writer, "x.txt", "A zeppelin.")
         add_missing_vectors(writer)
     assert (found(corpus, "zeppelin"), found(other, "zeppelin")) == ([], ["x.txt"])
-    assert corpus.snapshot().opened.uuid != other.snapshot().opened.uuid
+    assert corpus.snapshot().open_store.uuid != other.snapshot().open_store.uuid
 
 
 def test_many_makers_make_one_store(address: str) -> None:
@@ -187,7 +187,7 @@ def test_many_makers_make_one_store(address: str) -> None:
 
 def test_a_store_dropped_while_it_is_read_and_made_again(corpus: Corpus, server: Server) -> None:
     corpus.snapshot()
-    server.told(f"DROP SCHEMA {address_of(corpus.path).schema} CASCADE")
+    server.told(f"DROP SCHEMA {parse_address(corpus.path).schema} CASCADE")
     with pytest.raises(NotAStore, match="was deleted while it was open"):
         corpus.snapshot()
     sync(corpus.create(), SECOND)
@@ -282,12 +282,12 @@ def test_a_session_that_is_ended_right_after_its_commit_is_no_raw_error(
 def test_a_statement_that_takes_too_long_is_ended(corpus: Corpus) -> None:
     hasty = Corpus(corpus.path + "&options=-c%20statement_timeout%3D50")
     with pytest.raises(StoreUnavailable, match=r"did not answer in time.*statement_timeout"):
-        hasty.snapshot().opened.rows("SELECT pg_sleep(1)")
+        hasty.snapshot().open_store.rows("SELECT pg_sleep(1)")
 
 
 def wired(corpus: Corpus, wire: Wire, *more: str) -> Corpus:
     """The same store over a wire."""
-    address = address_of(corpus.path)
+    address = parse_address(corpus.path)
     asked = "&".join((f"host=127.0.0.1&port={wire.port}&sslmode=disable&schema={address.schema}", *more))
     return Corpus(f"postgresql://postgres@/postgres?{asked}")
 
@@ -350,7 +350,7 @@ def test_what_is_read_is_kept_and_what_nobody_reads_goes(corpus: Corpus) -> None
         with corpus.writer() as writer:
             put(writer, "a.txt", f"Carsten Olsen, version {number}")
             add_missing_vectors(writer)
-    kept = {generation for generation, _ in corpus.snapshot().opened.rows("SELECT generation, 0 FROM generations")}
+    kept = {generation for generation, _ in corpus.snapshot().open_store.rows("SELECT generation, 0 FROM generations")}
     assert kept >= {1, 6, 7}
     assert kept < set(range(1, 8))
     assert found(corpus, "employed") == []
@@ -409,9 +409,9 @@ def test_a_lost_or_damaged_index_is_made_again(corpus: Corpus) -> None:
 
 def test_an_index_of_other_texts_than_the_database_has_is_made_again(corpus: Corpus, server: Server) -> None:
     assert found(corpus, "temples") == ["b.txt"]
-    schema = address_of(corpus.path).schema
+    schema = parse_address(corpus.path).schema
     server.told(f"UPDATE {schema}.nodes SET text = replace(text, 'temples', 'harbours')")  # a table put back by itself
-    index_replica._looked_at.clear()  # as in another process
+    index_replica._compared.clear()  # as in another process
     open_store._open.clear()
     assert found(corpus, "temples") == []
     assert list(corpus.backend.folder.glob("damaged/1/lexical/*/*/*.idx"))  # set aside, not deleted
@@ -438,7 +438,9 @@ def test_a_text_is_kept_as_it_is_whatever_it_holds(corpus: Corpus) -> None:
     text = "nul \0, its stand-in \x1a, \x1a0 and \x1a1, \0\x1a0"
     id = "odd\0\x1a"
     with corpus.writer() as writer:
-        writer.put(Document(id, text), [Node(f"{id}:0", text, id, parent=id)], SourceRow("odd.txt", document=id))
+        writer.put_document(
+            Document(id, text), [Node(f"{id}:0", text, id, parent=id)], SourceRow("odd.txt", document=id)
+        )
         add_missing_vectors(writer)
     snapshot = corpus.snapshot()
     assert snapshot.document(id, NOBODY).text == text
@@ -465,7 +467,7 @@ def filled(corpus: Corpus, count: int, how: GroupEmbedding) -> Corpus:
             meta = (("tenth", number % 10),)
             document = Document(f"d{number}", f"text {number}", meta=meta, readers=("ann",) if number % 3 == 0 else ())
             node = Node(f"n{number:04}", document.text, document.id, meta=meta)
-            writer.put(document, [node], SourceRow(f"{number}.txt", document=document.id))
+            writer.put_document(document, [node], SourceRow(f"{number}.txt", document=document.id))
         missing = [hash for hash, _ in writer.unembedded("chunk", how.embedder)]
         writer.add_vectors(how.embedder, missing, drawn(count, how.dimension))
     return corpus
@@ -491,7 +493,7 @@ def test_vectors_are_found_as_in_a_folder_with_the_same_scores(address: str, fas
 
 def test_sparse_vectors_are_found_as_in_a_folder_with_the_same_scores(address: str, fast_folder: Path) -> None:
     drawn_terms = np.random.default_rng(3)
-    rows = SparseRows.of(
+    rows = SparseRows.from_weights(
         [{int(term): float(term % 7) / 3 for term in drawn_terms.integers(0, 50, size)} for size in range(60)]
     )
     snapshots = []
@@ -505,8 +507,8 @@ def test_sparse_vectors_are_found_as_in_a_folder_with_the_same_scores(address: s
         snapshots.append(corpus.snapshot())
     here, folder = snapshots
     for access in (NOBODY, frozenset(["ann"])):
-        found = here.sparse("chunk", "terms/1", rows, 9, access)
-        assert found == folder.sparse("chunk", "terms/1", rows, 9, access)
+        found = here.nearest_sparse("chunk", "terms/1", rows, 9, access)
+        assert found == folder.nearest_sparse("chunk", "terms/1", rows, 9, access)
         assert len(found[-1]) == 9
     assert here.check() == []
 
@@ -515,9 +517,9 @@ def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monk
     monkeypatch.setattr(vectors, "_COMPARED", 50)
     how = GroupEmbedding("dr'awn\"/1", 24, index='{"HNSW": {"above": 200}}')
     snapshot = filled(Corpus(address), 400, how).snapshot()
-    along = snapshot.opened.store.vector_search(snapshot, "chunk", how.embedder)
+    along = snapshot.open_store.store.vector_search(snapshot, "chunk", how.embedder)
     assert isinstance(along, DatabaseSearch)
-    compared = DatabaseSearch(along.opened, along.values, "cosine", Exact())
+    compared = DatabaseSearch(along.open_store, along.values, "cosine", Exact())
     queries = drawn(20, 24) + np.float32(0.01)
     walks: list[int] = []
     walked = along._walked
@@ -543,7 +545,7 @@ def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monk
 def test_the_server_uses_its_index(address: str) -> None:
     how = GroupEmbedding("drawn/1", 24, index='{"HNSW": {"above": 200}}')
     snapshot = filled(Corpus(address), 400, how).snapshot()
-    along = snapshot.opened.store.vector_search(snapshot, "chunk", how.embedder)
+    along = snapshot.open_store.store.vector_search(snapshot, "chunk", how.embedder)
     assert isinstance(along, DatabaseSearch)
     statement = SQL("EXPLAIN ") + SQL(dialect.ALONG_GRAPH).format(
         embedder=Literal("drawn/1"), dimension=Literal(24), distance=SQL("<#>")
@@ -580,4 +582,4 @@ def test_killed_anywhere_nothing_is_lost_and_repeating_gives_the_same(
 
 def test_no_statement_keeps_functions_that_sqlite_alone_has() -> None:
     statements = {name: said for name, said in vars(sql).items() if name.isupper() and isinstance(said, str)}
-    assert [name for name, said in statements.items() if "json_each(" in dialect.translated(said)] == []
+    assert [name for name, said in statements.items() if "json_each(" in dialect.translate(said)] == []

@@ -23,14 +23,14 @@ def by_set_readers(writer: Writer, readers: Any) -> None:
 
 
 def by_putting(writer: Writer, readers: Any) -> None:
-    writer.put(Document("d", "Salt.", "salt.txt", readers=readers), (), SourceRow("salt.txt"))
+    writer.put_document(Document("d", "Salt.", "salt.txt", readers=readers), (), SourceRow("salt.txt"))
 
 
 def by_a_node(writer: Writer, readers: Any) -> None:
     (document,) = writer.documents()
     (node,) = writer.nodes(document.id, "chunk")
     changed = document.but(id="e", uri="e.txt")
-    writer.put(changed, [node.but(id="e:1", document="e", readers=readers)], SourceRow("e.txt"))
+    writer.put_document(changed, [node.but(id="e:1", document="e", readers=readers)], SourceRow("e.txt"))
 
 
 @pytest.mark.parametrize("readers", NONE, ids=repr)

@@ -33,7 +33,7 @@ def corpus(address: str) -> Corpus:
     found.create()
     with found.writer() as writer:
         writer.define("chunk", Manifest("chunk", "Whole()", "text 1"))
-        writer.put(DOCUMENT, [NODE], SourceRow("d.pdf"), {"f00d": PICTURE})
+        writer.put_document(DOCUMENT, [NODE], SourceRow("d.pdf"), {"f00d": PICTURE})
         writer.publish()
     return found
 
@@ -76,8 +76,8 @@ def test_another_reader_list_keeps_them(corpus: Corpus) -> None:
 
 def test_another_table_is_another_document(corpus: Corpus) -> None:
     with corpus.writer() as writer:
-        assert not writer.put(DOCUMENT, (), SourceRow("d.pdf"))
-        assert writer.put(DOCUMENT.but(regions=()), (), SourceRow("d.pdf"))
+        assert not writer.put_document(DOCUMENT, (), SourceRow("d.pdf"))
+        assert writer.put_document(DOCUMENT.but(regions=()), (), SourceRow("d.pdf"))
         writer.publish()
     assert corpus.snapshot().document("d", ANN).regions == ()
 
@@ -87,9 +87,9 @@ def test_they_go_with_their_document(corpus: Corpus) -> None:
         writer.remove("d.pdf")
         writer.publish()
         for _ in range(3):
-            writer.put(Document("other", str(_)), (), SourceRow("other.txt"))
+            writer.put_document(Document("other", str(_)), (), SourceRow("other.txt"))
             writer.publish()
-    left = corpus.snapshot().opened.rows("SELECT count(*) FROM images", {})
+    left = corpus.snapshot().open_store.rows("SELECT count(*) FROM images", {})
     assert left == [(0,)]
 
 

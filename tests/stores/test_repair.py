@@ -13,7 +13,7 @@ import pytest
 from spolia import Corpus, add_texts, sync
 from spolia.errors import NotAStore, StoreCorrupt, StoreTooNew
 from spolia.indexing.sync.repair import repair
-from spolia.record_files import lost_ahead
+from spolia.record_files import log_damage
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import damaged_rows, row_digest
 from spolia.stores.corpus import POSTGRES, NodeGroup
@@ -74,7 +74,7 @@ def changed(corpus: Corpus, statement: str) -> None:
     if corpus.path.startswith(POSTGRES):
         from spolia.stores.backends.postgres.session import PostgresSession
 
-        with closing(corpus.backend.writing(1)) as session:
+        with closing(corpus.backend.begin_writing(1)) as session:
             assert isinstance(session.connection, PostgresSession)
             session.connection.ask(statement.replace("%", "%%"))
         return
@@ -159,7 +159,7 @@ def test_looking_at_structure_only_does_not_see_it_and_at_a_share_of_rows_does(
 ) -> None:
     changed(corpus, DAMAGE["nodes"])
     assert corpus.latest().check() == []
-    with closing(corpus.backend.reading()) as connection:
+    with closing(corpus.backend.connect_for_reading()) as connection:
         assert {table for table, _ in damaged_rows(connection, 10_000)} == {"nodes"}
 
 
@@ -304,7 +304,7 @@ def near_of(corpus: Corpus) -> NodeGroup:
 
 @pytest.mark.slow
 def test_a_log_that_is_whole_is_not_called_damaged(ahead: Corpus) -> None:
-    assert lost_ahead(Path(ahead.path) / "corpus.db") == ""
+    assert log_damage(Path(ahead.path) / "corpus.db") == ""
     assert ahead.latest().check(deep=True) == []
 
 
@@ -315,7 +315,7 @@ def test_a_byte_of_the_log_that_changed_is_found(ahead: Corpus, place: int) -> N
     content = bytearray(path.read_bytes())
     content[place] ^= 0x10
     path.write_bytes(content)
-    assert "so that what was committed" in lost_ahead(Path(ahead.path) / "corpus.db")
+    assert "so that what was committed" in log_damage(Path(ahead.path) / "corpus.db")
     assert [said for said in ahead.backend.row_problems() if "corpus.db-wal" in said]
 
 
@@ -325,7 +325,7 @@ def test_what_was_not_committed_is_no_damage(ahead: Corpus) -> None:
     content = path.read_bytes()
     begun = content[32:36] + bytes(4) + content[16:24] + bytes(8) + bytes(4096)  # no commit, half written
     path.write_bytes(content + begun)
-    assert lost_ahead(Path(ahead.path) / "corpus.db") == ""
+    assert log_damage(Path(ahead.path) / "corpus.db") == ""
 
 
 @pytest.mark.slow
@@ -432,4 +432,4 @@ def test_a_repair_says_that_vectors_were_dropped_and_made_again(tmp_path: Path, 
 
 def test_a_log_that_is_a_link_to_a_device_is_named_and_not_read(tmp_path: Path) -> None:
     (tmp_path / "corpus.db-wal").symlink_to("/dev/zero")
-    assert lost_ahead(tmp_path / "corpus.db") == "corpus.db-wal is not a file, but a folder, a device or a pipe"
+    assert log_damage(tmp_path / "corpus.db") == "corpus.db-wal is not a file, but a folder, a device or a pipe"

@@ -59,7 +59,7 @@ def test_nothing_of_it_is_read_by_name_or_lineage(corpus: Corpus) -> None:
     (node,) = [node for node in snapshot.all_nodes("chunk", ann) if "treasure" in node.text]
     readers(corpus, "bob")
     assert parents(snapshot, [node.but(parent=node.document)], ann) == {}
-    assert snapshot.numbered(node.document, "chunk", 0, 9, ann) == []
+    assert snapshot.numbered_nodes(node.document, "chunk", 0, 9, ann) == []
     assert node.id not in {found.id for found in snapshot.all_nodes("chunk", ann)}
     for read in (snapshot.node, snapshot.document):
         with pytest.raises(StoreError, match="no readable"):
@@ -91,7 +91,7 @@ def test_what_was_deleted_had_its_last_list(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         writer.remove(SECRET)
     assert [one for one in before.documents(frozenset({"ann"})) if "treasure" in one.text]
-    assert before.fingerprint == f"{before.opened.uuid}@{before.version}"
+    assert before.fingerprint == f"{before.open_store.uuid}@{before.version}"
 
 
 def test_no_cache_shows_it(corpus: Corpus) -> None:

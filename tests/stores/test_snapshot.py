@@ -48,7 +48,7 @@ def test_what_no_kept_generation_shows_is_gone(corpus: Corpus) -> None:
         corpus.snapshot()
     assert len(list((Path(corpus.path) / "lexical" / "chunk").iterdir())) == 2
     assert len(list((Path(corpus.path) / "pins").iterdir())) == 2
-    kept = corpus.snapshot().opened.rows("SELECT text FROM documents WHERE text LIKE 'Carsten%'")
+    kept = corpus.snapshot().open_store.rows("SELECT text FROM documents WHERE text LIKE 'Carsten%'")
     assert [text for (text,) in kept] == ["Carsten Olsen, version 2", "Carsten Olsen, version 3"]
 
 
@@ -126,7 +126,7 @@ def test_stats_count_what_is_there(corpus: Corpus) -> None:
 def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leased = type(corpus.backend).leased
+    leased = type(corpus.backend).lease
 
     def late(store: Any, generation: int) -> Lease | None:
         if generation == 1:
@@ -136,7 +136,7 @@ def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
                     add_missing_vectors(writer)
         return leased(store, generation)
 
-    monkeypatch.setattr(type(corpus.backend), "leased", late)
+    monkeypatch.setattr(type(corpus.backend), "lease", late)
     assert corpus.snapshot().generation == 4
     assert corpus.snapshot().check() == []
 

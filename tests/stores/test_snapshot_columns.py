@@ -26,9 +26,9 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
 from spolia.stores.open_store import OpenIndexes, OpenStore
 from spolia.stores.snapshot import records
-from spolia.stores.snapshot.lineage import passing
+from spolia.stores.snapshot.lineage import filter_nodes
 from spolia.stores.snapshot.records import Records, file_meta
-from spolia.stores.snapshot.snapshot import Snapshot, latest
+from spolia.stores.snapshot.snapshot import Snapshot, latest_snapshot
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node
 from tests.stores.servers import Server
@@ -102,11 +102,11 @@ class History:
         self.count += 1
         id = f"d{self.count}"
         document = Document(id, f"The tide {self.count}.", uri=name, meta=meta, readers=who)
-        writer.put(document, list(_nodes(document, owns)), SourceRow(name, self.count, 0, id, id))
+        writer.put_document(document, list(_nodes(document, owns)), SourceRow(name, self.count, 0, id, id))
 
     def change_source(self, writer: Writer, kind: object, row: SourceRow, said: object) -> None:
         if kind == "copy":
-            writer.put(writer.document(row.document), (), row.but(uri=str(said)))
+            writer.put_document(writer.document(row.document), (), row.but(uri=str(said)))
         elif kind == "move":
             writer.move(row.uri, row.but(uri=str(said)))
         elif kind == "remove":
@@ -136,7 +136,7 @@ class History:
             for each, then in self.held:
                 assert seen(each, found_by) == then
         with columns_of_index(not by_index):
-            fresh = latest(OpenStore(self.corpus.backend))
+            fresh = latest_snapshot(OpenStore(self.corpus.backend))
             assert seen(fresh, found_by) == expected
 
 
@@ -175,7 +175,7 @@ def found_by(snapshot: Snapshot, group: str, asker: frozenset[str], filter: Cond
     nodes = snapshot.nodes(allowed.keys[allowed.positions()].tolist(), frozenset().union(*ASKERS))
     assert len(nodes) == allowed.count
     whole = [Node(id, "", id, "document") for id in sorted({node.document for node in nodes})]
-    passed = {f"whole {node.id}" for node in passing(snapshot, whole, asker, filter)}
+    passed = {f"whole {node.id}" for node in filter_nodes(snapshot, whole, asker, filter)}
     return {node.id for node in nodes} | (passed if filter is not None else set())
 
 
@@ -292,7 +292,7 @@ def test_a_filter_decodes_its_own_field_only_and_nothing_with_a_column(
     assert not lists & {*asked}
     assert decoded == []
     with columns_of_index(False):
-        assert latest(OpenStore(run.corpus.backend)).allowed("chunk", frozenset(), filter).count == 4
+        assert latest_snapshot(OpenStore(run.corpus.backend)).allowed("chunk", frozenset(), filter).count == 4
     assert len(decoded) == 5, "as often as there are different metadata, and once in each"
     assert lists & {*asked} == {sql.DOCUMENT_METADATA}
 

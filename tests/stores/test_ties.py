@@ -28,10 +28,10 @@ def stored(path: Path, names: Sequence[str]) -> Corpus:
     with corpus.writer() as writer:
         writer.define("chunk", Manifest("chunk", "whole", "1", Analyzer(), embeddings))
         writer.add_vectors("dense", [hash_of(TEXT)], np.array([[0.6, 0.8]], np.float32))
-        writer.add_sparse("sparse", [hash_of(TEXT)], SparseRows.of([{1: 0.5, 7: 2.0}]))
+        writer.add_sparse("sparse", [hash_of(TEXT)], SparseRows.from_weights([{1: 0.5, 7: 2.0}]))
         for name in names:
             node = Node(f"{name}/chunk", TEXT, name, "chunk", Span(0, len(TEXT)))
-            writer.put(Document(name, TEXT), [node], SourceRow(name, len(TEXT)))
+            writer.put_document(Document(name, TEXT), [node], SourceRow(name, len(TEXT)))
             if name.endswith("0"):
                 writer.publish()
     return corpus
@@ -44,7 +44,7 @@ def found(corpus: Corpus, by: str, top_k: int) -> list[str]:
     elif by == "dense":
         keys = snapshot.nearest("chunk", "dense", np.array([1.0, 0.0], np.float32), top_k, NOBODY)
     else:
-        (keys,) = snapshot.sparse("chunk", "sparse", SparseRows.of([{7: 1.0}]), top_k, NOBODY)
+        (keys,) = snapshot.nearest_sparse("chunk", "sparse", SparseRows.from_weights([{7: 1.0}]), top_k, NOBODY)
     assert len({score for _, score in keys}) == 1
     return [node.document for node in snapshot.nodes([key for key, _ in keys], NOBODY)]
 
@@ -60,5 +60,5 @@ def test_the_order_of_what_is_equal_does_not_depend_on_when_it_came(tmp_path: Pa
     assert found(last, by, 5) == ["d00", "d01", "d02", "d04", "d05"]
     with last.writer() as writer:
         node = Node("d03/chunk", TEXT, "d03", "chunk", Span(0, len(TEXT)))
-        writer.put(Document("d03", TEXT), [node], SourceRow("d03", len(TEXT)))
+        writer.put_document(Document("d03", TEXT), [node], SourceRow("d03", len(TEXT)))
     assert found(last, by, 5) == NAMES[:5]

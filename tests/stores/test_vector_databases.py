@@ -24,7 +24,7 @@ from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
 from spolia.stores.vectors import external_index
 from spolia.stores.vectors.external_index import REPLACES, ExternalIndexes
-from spolia.stores.vectors.segment_search import ExactSearch, located
+from spolia.stores.vectors.segment_search import ExactSearch, locate_vectors
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 from tests.stores.database_kills import differing
@@ -81,30 +81,30 @@ def test_a_database_gets_the_vectors_that_take_the_place_of_others(tmp_path: Pat
     fill(folder, 5)
     sync(folder, corpus, groups=[group_of(corpus, settings)])
     texts = {node.text: node.number for node in corpus.snapshot().all_nodes("sentence") if node.uri == "3.txt"}
-    databases = ExternalIndexes(Path(corpus.path), corpus.backend.reading(), corpus.latest().manifests)
-    ((manifest, how, _),) = databases.kept
+    databases = ExternalIndexes(Path(corpus.path), corpus.backend.connect_for_reading(), corpus.latest().manifests)
+    ((manifest, how, _),) = databases.indexed
     for other in ("Once ", "And again "):
         vectors = EMBEDDER.embed([f"{other}{number}" for number in texts.values()], kind="passage")
         with corpus.writer() as writer:
             writer.replace_vectors(EMBEDDER.name, list(map(hash_of, texts)), [vectors])
         keys = [key for key, _ in found_keys(corpus, vectors)]
-        with databases._opened(*databases.kept[0]) as index:
+        with databases._open_index(*databases.indexed[0]) as index:
             near = [row[0] for row in index.search(vectors, 1)]
         assert ([key for key, _ in near], [round(score, 5) for _, score in near]) == (keys, [1.0] * len(keys))
-        databases._unsure(manifest, how).touch()  # the next writer compares all keys, as after a kill
-    with databases._opened(*databases.kept[0]) as index:
+        databases._unsure_file(manifest, how).touch()  # the next writer compares all keys, as after a kill
+    with databases._open_index(*databases.indexed[0]) as index:
         index.add(keys, EMBEDDER.embed(["never published"] * len(keys), kind="passage"))
-    databases._unsure(manifest, how).write_text(REPLACES)  # as a writer leaves it that was killed while replacing
+    databases._unsure_file(manifest, how).write_text(REPLACES)  # as a writer leaves it that was killed while replacing
     (folder / "more.txt").write_text("One more.")
     sync(folder, corpus, groups=[group_of(corpus, settings)])
-    with databases._opened(*databases.kept[0]) as index:
+    with databases._open_index(*databases.indexed[0]) as index:
         assert [row[0][0] for row in index.search(vectors, 1)] == keys
     assert corpus.snapshot().check() == []
 
 
 def found_keys(corpus: Corpus, vectors: Any) -> list[tuple[int, float]]:
     """The nearest node of each vector, by comparing every one."""
-    placed, _ = located(corpus.latest(), "sentence", EMBEDDER.name)
+    placed, _ = locate_vectors(corpus.latest(), "sentence", EMBEDDER.name)
     return [row[0] for row in ExactSearch(placed).search(vectors, 1, Allowed(placed.keys))]
 
 

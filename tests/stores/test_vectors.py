@@ -20,12 +20,12 @@ from spolia.stores.files import graph_folder, segment_path
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import GroupEmbedding as Manifested
 from spolia.stores.manifest import Manifest
-from spolia.stores.open_store import opened
+from spolia.stores.open_store import get_open_store
 from spolia.stores.vectors import segment_search, segments
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.graphs import build_graphs, graph_path
 from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch, vector_search
-from spolia.stores.vectors.segments import SegmentWriter, joined, open_any
+from spolia.stores.vectors.segments import SegmentWriter, open_any, plan_joins
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
 from tests.stores.vector_fixtures import drawn
@@ -101,7 +101,7 @@ def test_sparse_vectors_go_the_same_way(taking: SegmentWriter, monkeypatch: pyte
     monkeypatch.setattr(segments, "SMALL_SEGMENTS", 3)
     texts = [{1: 0.5, 8: 1.0}, {}, {2: 3.0}, {8: 0.25}, {1: 1.0}]
     for number, text in enumerate(texts):
-        taking.add_sparse("splade", hashes(1, number), SparseRows.of([text]))
+        taking.add_sparse("splade", hashes(1, number), SparseRows.from_weights([text]))
         taking.flush()
     sizes = list(taking.connection.execute(sql.SEGMENTS_OF, ("splade",)))
     assert [(row[1], row[2]) for row in sizes] == [(0, 5)]  # joined twice
@@ -110,7 +110,7 @@ def test_sparse_vectors_go_the_same_way(taking: SegmentWriter, monkeypatch: pyte
         found[hash] = open_any(segment_path(taking.store, "splade", sizes[0][0])).rows.weights_of(row)  # type: ignore[union-attr]
     assert found == dict(zip(hashes(5), texts, strict=True))
     with pytest.raises(StoreError, match="2 hashes came with 1 sparse vectors"):
-        taking.add_sparse("splade", hashes(2), SparseRows.of([{}]))
+        taking.add_sparse("splade", hashes(2), SparseRows.from_weights([{}]))
     with pytest.raises(StoreError, match="'splade' gave dense vectors, where it has sparse ones"):
         taking.add("splade", hashes(1), drawn(1, DIMENSION))
 
@@ -123,7 +123,7 @@ def test_sparse_vectors_go_the_same_way(taking: SegmentWriter, monkeypatch: pyte
 def test_joining_comes_to_rest_with_few_segments(counts: list[int], above: int | None) -> None:
     rows = dict(enumerate(counts, 1))
     for _ in range(6):
-        groups = joined(rows, above, small=4_096, many=16)
+        groups = plan_joins(rows, above, small=4_096, many=16)
         numbers = [number for group in groups for number in group]
         assert len(numbers) == len(set(numbers))
         assert all(rows[number] < segments.FROZEN_ROWS for number in numbers)
@@ -147,7 +147,7 @@ def test_a_growing_store_writes_each_row_some_few_times() -> None:
     for number in range(1, 2_001):
         rows[number * 10] = 500
         total += 500
-        for group in joined(rows, 20_000, small=4_096, many=16):
+        for group in plan_joins(rows, 20_000, small=4_096, many=16):
             size = sum(rows.pop(old) for old in group)
             rows[number * 10 + 1] = size
             written += size
@@ -183,11 +183,11 @@ def put_lines(writer: Writer, number: int) -> None:
     for line, words in enumerate(lines):
         nodes.append(Node(f"{id}:{line}", words, id, "line", span=Span(start, start + len(words)), number=line))
         start += len(words)
-    writer.put(Document(id, text, uri=id), nodes, SourceRow(id, content_hash=id))
+    writer.put_document(Document(id, text, uri=id), nodes, SourceRow(id, content_hash=id))
 
 
 def build(corpus: Corpus) -> None:
-    rows = {row[1]: row[3] for row in opened(corpus.backend).rows(sql.SEGMENTS)}
+    rows = {row[1]: row[3] for row in get_open_store(corpus.backend).rows(sql.SEGMENTS)}
     build_graphs(Path(corpus.path), EMBEDDER, rows, "cosine", SETTINGS)
 
 
@@ -221,7 +221,7 @@ def test_a_damaged_graph_is_done_without_and_said(large: Corpus, monkeypatch: py
     noted: list[str] = []
     monkeypatch.setattr(segment_search, "note", noted.append)
     build(large)
-    number = opened(large.backend).rows(sql.SEGMENTS)[0][1]
+    number = get_open_store(large.backend).rows(sql.SEGMENTS)[0][1]
     path = graph_path(graph_folder(Path(large.path), EMBEDDER), number, "cosine", SETTINGS)
     content = path.read_bytes()
     path.write_bytes(content[:500] + b"\xff" * 64 + content[564:])

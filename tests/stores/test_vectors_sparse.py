@@ -44,10 +44,10 @@ def test_it_finds_what_multiplying_all_finds(
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / "v" / f"{number}.seg" for number in range(2)]
         for path, part in zip(paths, (first, second), strict=True):
-            assert write_sparse(path, "splade", hashes(len(part)), SparseRows.of(part)) == path.stat().st_size
+            assert write_sparse(path, "splade", hashes(len(part)), SparseRows.from_weights(part)) == path.stat().st_size
         segments = [open_sparse(path) for path in paths]
         search = SparseSearch(keys, segments, places)
-        found = search.search(SparseRows.of(asked), top_k, allowed)
+        found = search.search(SparseRows.from_weights(asked), top_k, allowed)
         assert [list(segment.hashes) for segment in segments] == [hashes(len(first)), hashes(len(second))]
         for segment, part in zip(segments, (first, second), strict=True):
             assert [segment.rows.weights_of(at) for at in range(len(part))] == part
@@ -61,11 +61,15 @@ def test_it_finds_what_multiplying_all_finds(
 
 
 def test_rows_of_several_batches_stand_one_below_the_other() -> None:
-    parts = [SparseRows.of([{1: 0.5}, {}]), SparseRows.of([]), SparseRows.of([{0: 1.0, 9: 2.0}])]
-    rows = SparseRows.together(parts)
+    parts = [
+        SparseRows.from_weights([{1: 0.5}, {}]),
+        SparseRows.from_weights([]),
+        SparseRows.from_weights([{0: 1.0, 9: 2.0}]),
+    ]
+    rows = SparseRows.concatenate(parts)
     assert rows.offsets.tolist() == [0, 1, 1, 3]
     assert rows.row(2)[0].tolist() == [0, 9]
-    assert len(SparseRows.together([])) == 0
+    assert len(SparseRows.concatenate([])) == 0
 
 
 @check_each(
@@ -87,7 +91,7 @@ def test_rows_that_cannot_be_are_refused(offsets: list[int], terms: list[int], w
 
 def test_damaged_segments_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "v" / "1.seg"
-    write_sparse(path, "splade", hashes(3), SparseRows.of([{1: 0.5}, {}, {2: 3.0, 7: 1.0}]))
+    write_sparse(path, "splade", hashes(3), SparseRows.from_weights([{1: 0.5}, {}, {2: 3.0, 7: 1.0}]))
     written = path.read_bytes()
     for damaged in (b"", written[:-1], written[:20], b"SPLVEC01" + written[8:]):
         path.write_bytes(damaged)

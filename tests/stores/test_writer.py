@@ -106,7 +106,7 @@ def test_a_document_that_is_read_differently_is_replaced_for_all_its_sources(cor
     changed = document.but(text="Read better now.", headings=(Heading(0, 1, "Read"),), pages=(0, 5))
     with corpus.writer() as writer:
         node = Node("better", "Read better now.", document.id)
-        writer.put(changed, [node], source_of("same.txt", FIRST["same.txt"]))
+        writer.put_document(changed, [node], source_of("same.txt", FIRST["same.txt"]))
         add_missing_vectors(writer)
     snapshot = corpus.snapshot()
     assert found(corpus, "names") == []
@@ -214,7 +214,7 @@ def test_two_groups_are_searched_apart(corpus: Corpus) -> None:
     whole = Node("whole", document.text, document.id, group="whole page")
     with corpus.writer() as writer:
         writer.define("whole page", MANIFEST.but(group="whole page", embeddings=()))
-        writer.put(document, [*nodes, whole], source_of("c.txt", document.text))
+        writer.put_document(document, [*nodes, whole], source_of("c.txt", document.text))
         add_missing_vectors(writer)
     snapshot = corpus.snapshot()
     assert len(snapshot.search("whole page", "zeppelin balloon", 10, NOBODY)) == 1
@@ -228,14 +228,14 @@ def test_two_groups_are_searched_apart(corpus: Corpus) -> None:
 def test_two_documents_with_one_id_are_refused_and_nothing_is_lost(corpus: Corpus) -> None:
     first, second = Document("d", "The first text.", uri="1"), Document("d", "The second text.", uri="2")
     with corpus.writer() as writer:
-        assert writer.put(first, [], SourceRow("1", content_hash="1"))
-        assert not writer.put(first, [], SourceRow("copy", content_hash="1"))
+        assert writer.put_document(first, [], SourceRow("1", content_hash="1"))
+        assert not writer.put_document(first, [], SourceRow("copy", content_hash="1"))
         for uri in ("1", "2"):
             with pytest.raises(StoreError, match=r"Two documents with the id 'd'.*the second is of '.'.*id of its own"):
-                writer.put(second, [], SourceRow(uri, content_hash="2"))
+                writer.put_document(second, [], SourceRow(uri, content_hash="2"))
     assert corpus.snapshot().document("d", NOBODY).text == "The first text."
     with corpus.writer() as writer:
-        assert writer.put(second, [], SourceRow("1", content_hash="2"))  # another publication may replace it
+        assert writer.put_document(second, [], SourceRow("1", content_hash="2"))  # another publication may replace it
     assert corpus.snapshot().document("d", NOBODY).text == "The second text."
 
 
@@ -243,18 +243,18 @@ def test_two_documents_with_one_id_are_refused_and_nothing_is_lost(corpus: Corpu
 def test_a_node_stands_within_its_text(corpus: Corpus, span: Span) -> None:
     document = Document("d", "Stone")
     with corpus.writer() as writer, pytest.raises(StoreError, match=r"spans .* which has 5 characters\. Give it"):
-        writer.put(document, [Node("d:1", "Stone", "d", span=span)], SourceRow("d"))
+        writer.put_document(document, [Node("d:1", "Stone", "d", span=span)], SourceRow("d"))
 
 
 @pytest.mark.slow
 def test_nodes_are_not_added_to_a_document_that_has_gone_since_it_was_put(corpus: Corpus) -> None:
     document, nodes = document_of("new.txt", "A short life.")
     with corpus.writer() as writer:
-        writer.put(document, (), source_of("new.txt", document.text))
+        writer.put_document(document, (), source_of("new.txt", document.text))
         writer.remove("new.txt")
         with pytest.raises(StoreError, match="There is no document"):
             writer.add_nodes(document, nodes)
-        writer.put(document, (), source_of("new.txt", document.text))
+        writer.put_document(document, (), source_of("new.txt", document.text))
         writer.set_readers(document, ["ann"])
         (labelled,) = (one for one in writer.documents() if one.id == document.id)
         writer.add_nodes(labelled, [node.but(readers=("ann",)) for node in nodes])
@@ -271,7 +271,7 @@ def test_of_changes_that_are_taken_back_together_nothing_stays(corpus: Corpus) -
 
     def change(writer: Writer) -> None:
         with writer.all_or_nothing():
-            writer.put(document, nodes, source_of("new.txt", document.text))
+            writer.put_document(document, nodes, source_of("new.txt", document.text))
             writer.add_nodes(document, [odd])
 
     def commit() -> None:
@@ -293,7 +293,7 @@ def test_a_lent_connection_writes_while_it_may_and_only_into_its_own_database(fa
     corpus = Corpus(str(fast_folder / "notes.spolia")).create()
     backend = corpus.backend
     reading = Writer(backend, 1).read_on()
-    with closing(backend.writing(1, reading)) as session:
+    with closing(backend.begin_writing(1, reading)) as session:
         assert session.connection is reading
         session.connection.execute(sql.BEGIN)
         session.connection.execute(sql.FORGET_EMBEDDED)
@@ -303,6 +303,6 @@ def test_a_lent_connection_writes_while_it_may_and_only_into_its_own_database(fa
     database = Path(corpus.path, DATABASE)
     shutil.copyfile(database, fast_folder / "restored.db")
     (fast_folder / "restored.db").replace(database)
-    with closing(backend.writing(1, reading)) as session:
+    with closing(backend.begin_writing(1, reading)) as session:
         assert session.connection is not reading
     reading.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.models.onnx.minilm import MiniLM
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Item
@@ -45,7 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
 
 @pytest.fixture(scope="session")
 def passages(world: DataSet, tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
-    return indexed(world, folder=tmp_path_factory.mktemp("stores"))
+    return index_passages(world, folder=tmp_path_factory.mktemp("stores"))
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +57,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
 @pytest.fixture(scope="session")
 def group(small: DataSet, tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
     """The passages of the small world, with vectors."""
-    return indexed(small, MiniLM(), folder=tmp_path_factory.mktemp("vectors"))
+    return index_passages(small, MiniLM(), folder=tmp_path_factory.mktemp("vectors"))
 
 
 @pytest.fixture(scope="session")

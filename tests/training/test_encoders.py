@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spolia.cli.models import embedder_for, scorer_for
+from spolia.cli.models import load_embedder, load_scorer
 from spolia.cli.options import ModelOptions, RerankOptions
 from spolia.core.codec import decode, encode
 from spolia.errors import DataError, ManifestMismatch, ModelError, WeightsError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.models.onnx import weights
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.tuned_minilm import MiniLMScorer, TunedMiniLM
@@ -75,7 +75,7 @@ def test_the_score_is_that_of_a_store_indexed_with_it_and_the_store_of_the_train
     assert found.flow == Dense(group, embedder)
     with pytest.raises(ManifestMismatch):
         found.flow(Query(items[0].question))
-    scored, whole = made.scored(found.weights), Dense(indexed(small, embedder, folder=tmp_path), embedder)
+    scored, whole = made.scored(found.weights), Dense(index_passages(small, embedder, folder=tmp_path), embedder)
     for item in items:
         here, there = scored(Query(item.question)), whole(Query(item.question))
         assert [hit.node.id for hit in here] == [hit.node.id for hit in there]
@@ -87,11 +87,11 @@ def test_the_score_is_that_of_a_store_indexed_with_it_and_the_store_of_the_train
 
 def test_options_name_what_was_trained(bi_encoder: tuple[BiEncoderTrainer, Trained], tmp_path: Path) -> None:
     folder = bi_encoder[1].weights.folder
-    assert embedder_for(ModelOptions(embedder=folder), None, "chunk") == TunedMiniLM(
+    assert load_embedder(ModelOptions(embedder=folder), None, "chunk") == TunedMiniLM(
         tuned=bi_encoder[1].weights.but(sha256=""), part=BI_ENCODER
     )
     (tmp_path / "card.json").write_text(json.dumps({"part": "reranker", "sha256": ""}))
-    assert isinstance(scorer_for(RerankOptions(reranker=str(tmp_path))), MiniLMScorer)
+    assert isinstance(load_scorer(RerankOptions(reranker=str(tmp_path))), MiniLMScorer)
     with pytest.raises(ModelError, match="Write 'embedder' or 'bi-encoder'"):
         TunedMiniLM(tuned=bi_encoder[1].weights, part="reader")
 

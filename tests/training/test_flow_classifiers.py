@@ -13,7 +13,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import DataError, EmptyReply, WeightsError, WiringError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.simulation.profile import Profile
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
@@ -206,13 +206,19 @@ def test_features_of_passages_pairs_and_answers_are_counted() -> None:
     idf = {"who": 0.0, "the": 0.0, "of": 0.0}
     asked = "Who founded the mill of Ann Lee?"
     town, mill = "Ann Lee\nAnn Lee owned the Old Mill.", "Old Mill\nThe mill was founded by Bo Ray."
-    found = PassageFeatures.of(asked, town, idf, 1.0)
+    found = PassageFeatures.from_texts(asked, town, idf, 1.0)
     assert (found.covered, found.titled, found.stated, found.names, found.title) == (0.75, 0.5, 0.75, 1, 1)
-    pair = PairFeatures.of(asked, f"{town}\n\f\n{mill}", idf, 1.0)
-    assert (pair.least, pair.most, pair.added, pair.linked) == (0.5, 0.75, 0.25, 1)
-    answer = AnswerFeatures.of(asked, f"Bo Ray [2].\n\f\n{town}\n{mill}", idf, 1.0)
-    assert (answer.said, answer.beside, answer.named, answer.number, answer.undated) == (1, 0.5, 0, 0, 0)
-    assert AnswerFeatures.of(asked, f"Al.\n\f\n{town}", idf, 1.0).said == 0
+    pair = PairFeatures.from_texts(asked, f"{town}\n\f\n{mill}", idf, 1.0)
+    assert (pair.lower_share, pair.higher_share, pair.added, pair.linked) == (0.5, 0.75, 0.25, 1)
+    answer = AnswerFeatures.from_texts(asked, f"Bo Ray [2].\n\f\n{town}\n{mill}", idf, 1.0)
+    assert (answer.stated, answer.sentence_share, answer.in_question, answer.number, answer.undated) == (
+        1,
+        0.5,
+        0,
+        0,
+        0,
+    )
+    assert AnswerFeatures.from_texts(asked, f"Al.\n\f\n{town}", idf, 1.0).stated == 0
 
 
 def test_an_unknown_part_and_no_arm_are_refused() -> None:
@@ -229,8 +235,8 @@ def invented(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedReader,
     FictionalWorld(7, people=60, questions=80).write(folder / "world")
     data = DataSet(str(folder / "world"))
     items = [item for item in data.items() if item.decomposition and item.answers]
-    reader = SimulatedReader.of(data, items, Profile(know=0.2, miss=0.1, lure=0.3))
-    return reader, BM25(indexed(data, folder=folder), top_k=5), items
+    reader = SimulatedReader.from_data(data, items, Profile(know=0.2, miss=0.1, lure=0.3))
+    return reader, BM25(index_passages(data, folder=folder), top_k=5), items
 
 
 @pytest.mark.slow

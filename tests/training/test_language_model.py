@@ -131,7 +131,7 @@ def test_preferences_raise_the_margin_in_all_weights_or_in_lora(
 class Begins(Measure):
     """1 for a reply that begins with the answer."""
 
-    called = "Begins"
+    notation = "Begins"
 
     def applies(self, item: Any) -> bool:
         return True

@@ -11,7 +11,7 @@ import pytest
 
 from spolia.errors import DataError, WeightsError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.models.adapted_embedder import DOWN, UP, AdaptedEmbedder
 from spolia.models.onnx import safetensors
@@ -40,7 +40,7 @@ EMBEDDER = HashingEmbedder(64)
 
 @pytest.fixture(scope="module")
 def group(world: DataSet, tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
-    return indexed(world, EMBEDDER, folder=tmp_path_factory.mktemp("vectors"))
+    return index_passages(world, EMBEDDER, folder=tmp_path_factory.mktemp("vectors"))
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_a_question_moves_to_the_passages_from_which_a_model_foretells_the_answe
     """The model of these numbers is scripted: it foretells `miles` after a passage with one word."""
     made = AdapterTrainer(Teacher(group, EMBEDDER, Scorer(hints=(("miles", hint),)), "lsr"), temperature=0.1)
     snapshot = group.snapshot()
-    vectors = np.array(snapshot.open.stored(group.name, EMBEDDER.name).at(np.arange(9)))
+    vectors = np.array(snapshot.open.stored_vectors(group.name, EMBEDDER.name).vectors_at(np.arange(9)))
     made.prepare(items[:12], (), 0)
     assert len(made.rows.questions) == 12
     assert made.rows.target.sum(axis=1) == pytest.approx(1)
@@ -140,7 +140,7 @@ def test_a_question_moves_to_the_passages_from_which_a_model_foretells_the_answe
     while made.done < 30:
         made.step(made.done / 30)
     assert made.gradient(made.rows)[0] < before
-    assert np.array_equal(snapshot.open.stored(group.name, EMBEDDER.name).at(np.arange(9)), vectors)
+    assert np.array_equal(snapshot.open.stored_vectors(group.name, EMBEDDER.name).vectors_at(np.arange(9)), vectors)
 
 
 def test_a_model_that_scores_texts_teaches_the_adapter_and_one_that_only_chats_does_not(group: NodeGroup) -> None:
@@ -209,7 +209,7 @@ def test_of_a_gold_document_the_nodes_with_an_answer_are_positives(tmp_path: Pat
     ]
     group = store(tmp_path / "s.spolia", {"other": "A church."})
     with group.corpus.writer() as writer:
-        writer.put(Document("d", " ".join(texts), uri="d.txt"), nodes, SourceRow("d.txt", content_hash="d"))
+        writer.put_document(Document("d", " ".join(texts), uri="d.txt"), nodes, SourceRow("d.txt", content_hash="d"))
     item = Item("q", "Who built it?", ("Ann B", "Annie"), (("d",),))
     assert [node.id for node in gold_nodes(group, item)] == ["d:0", "d:1", "d:2"]
     assert [node.id for node in gold_nodes(group, item.but(answers=("Ann built",)))] == ["d:1"]

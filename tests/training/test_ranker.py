@@ -14,7 +14,7 @@ import pytest
 from spolia import Choice, decide, dump, load
 from spolia.errors import DataError, ManifestMismatch, WeightsError
 from spolia.evaluation.data.dataset import DataSet, part_of
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.flow_files.built_in_flows import bm25, multi_hop
 from spolia.models.trained_weights import TrainedWeights
 from spolia.optimizer import tune
@@ -22,7 +22,7 @@ from spolia.retrieval.array_files import write_arrays
 from spolia.retrieval.learned.features import FEATURES, CandidateRows
 from spolia.retrieval.learned.links import MADE, node_links, title_keys
 from spolia.retrieval.learned.ranker import LearnedRanker
-from spolia.retrieval.learned.scores import TreeScore, score_of
+from spolia.retrieval.learned.scores import TreeScore, read_score
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.files import links_folder
@@ -79,7 +79,7 @@ def test_a_store_whose_groups_differ_is_refused_with_both_named(
     ranker: Trained, passages: NodeGroup, world: DataSet, tmp_path: Path
 ) -> None:
     embedder = HashingEmbedder(8)
-    other = indexed(world, embedder, folder=tmp_path)
+    other = index_passages(world, embedder, folder=tmp_path)
     with pytest.raises(ManifestMismatch, match=f"dimension: 0 in training, 8 here; .*'{embedder.name}' here"):
         LearnedRanker(other, ranker.weights, embedder)(Query("Who?"))
     with pytest.raises(ManifestMismatch, match=r"names: 'RuleEntities\(.*' in training, '' here"):
@@ -222,7 +222,7 @@ def test_vectors_count_where_there_are_any_and_a_restored_second_pass_ends_with_
     world: DataSet, tmp_path: Path
 ) -> None:
     embedder, items = HashingEmbedder(64), list(world.items())
-    group = indexed(world, embedder, folder=tmp_path)
+    group = index_passages(world, embedder, folder=tmp_path)
     one, other = RankerTrainer(group, embedder), RankerTrainer(group, embedder)
     for trainer in (one, other):
         trainer.prepare(items[:40], (), 0)
@@ -348,8 +348,10 @@ LEAF = {"feature": [0], "threshold": [0.0], "left": [0], "right": [0], "value": 
     ],
 )
 def test_poisoned_trees_are_refused(change: dict[str, Any]) -> None:
-    assert TreeScore.of({"features": list(FEATURES), "trees": [LEAF]}).contributions(np.zeros((2, 21))).shape == (2, 21)
+    assert TreeScore.from_plain({"features": list(FEATURES), "trees": [LEAF]}).contributions(
+        np.zeros((2, 21))
+    ).shape == (2, 21)
     with pytest.raises(WeightsError, match="not weights of a ranker"):
-        score_of({"features": list(FEATURES), "trees": [LEAF | change]})
+        read_score({"features": list(FEATURES), "trees": [LEAF | change]})
     with pytest.raises(WeightsError, match="not weights of a ranker"):
-        score_of({"features": ["x"], "trees": [LEAF]})
+        read_score({"features": ["x"], "trees": [LEAF]})

@@ -201,7 +201,7 @@ def test_preferences_of_prefrag_are_of_nine_candidates_whose_status_differs_thre
 
 def test_a_decision_is_read_with_its_analysis() -> None:
     ask = Ask(SMALL, HELPS)
-    decision = Decision(question(TUNE[0]), ask, Brief.of(), Ranking(Query("?"), ()))
+    decision = Decision(question(TUNE[0]), ask, Brief.from_texts(), Ranking(Query("?"), ()))
     reply = "<analysis>Not yes, since nothing is new.</analysis><verdict>no</verdict>"
     assert [decision.status(text) for text in (reply, "yes", "Perhaps.")] == [False, True, None]
 

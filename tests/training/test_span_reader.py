@@ -96,7 +96,7 @@ def test_onnxruntime_gives_what_torch_gives(trained: tuple[object, Path]) -> Non
     trainer, folder = trained
     assert isinstance(trainer, SpanReaderTrainer)
     rows = [[101, *range(2000, 2000 + length), 102] for length in (1, 30, 200)]
-    found = MiniLMSpans(TrainedWeights(str(folder)))._opened().logits(rows, 512)
+    found = MiniLMSpans(TrainedWeights(str(folder)))._get_loaded().logits(rows, 512)
     with torch.no_grad():
         expected = [trainer.logits(*padded([row]))[0].numpy() for row in rows]
     assert max(float(np.abs(one - other).max()) for one, other in zip(found, expected, strict=True)) < 2e-5

@@ -11,7 +11,7 @@ import pytest
 
 from spolia.errors import DataError, WeightsError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.passage_store import index_passages
 from spolia.evaluation.simulation.profile import Profile
 from spolia.evaluation.simulation.reader import SimulatedReader
 from spolia.evaluation.simulation.world import FictionalWorld
@@ -156,10 +156,19 @@ def test_what_cannot_be_learned_is_refused() -> None:
 
 def test_features_of_a_chain_are_counted() -> None:
     written = "Question: Who is the mother of Ann?\nQ: Who is Ann?\nA: A painter.\nQ: Her mother?\nA: I do not know."
-    found = ChainFeatures.of("Who is the mother of Ann?", written, {"who": 0.0, "is": 0.0, "the": 0.0, "of": 0.0}, 2.0)
-    assert (found.steps, found.found, found.failures, found.last_failed, found.hops, found.left) == (2, 1, 1, 1, 3, 2)
-    assert (found.asked, found.open, found.who, found.when, found.new) == (0.5, 2, 1, 0, 0)
-    assert (found.loose, found.chained, found.named, found.head) == (1, 0, 0, 0.2)
+    found = ChainFeatures.from_texts(
+        "Who is the mother of Ann?", written, {"who": 0.0, "is": 0.0, "the": 0.0, "of": 0.0}, 2.0
+    )
+    assert (found.steps, found.answers, found.failures, found.last_failed, found.hops, found.hops_left) == (
+        2,
+        1,
+        1,
+        1,
+        3,
+        2,
+    )
+    assert (found.covered, found.uncovered, found.asks_who, found.asks_when, found.new) == (0.5, 2, 1, 0, 0)
+    assert (found.loose, found.chained, found.answer_in_question, found.head) == (1, 0, 0, 0.2)
 
 
 @pytest.mark.slow
@@ -167,8 +176,8 @@ def test_a_trained_classifier_ends_the_chains_of_corag(tmp_path: Path) -> None:
     FictionalWorld(7, people=60, questions=80).write(tmp_path / "world")
     data = DataSet(str(tmp_path / "world"))
     items = [item for item in data.items() if item.decomposition and item.answers]
-    reader = SimulatedReader.of(data, items, Profile(miss=0.05))
-    search = BM25(indexed(data, folder=tmp_path), top_k=5)
+    reader = SimulatedReader.from_data(data, items, Profile(miss=0.05))
+    search = BM25(index_passages(data, folder=tmp_path), top_k=5)
     chains = list(sample_chains(reader, search, items, steps=4, n=1))
     for asked in (True, False):  # after a kill a model is not asked again
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache) as run:
@@ -219,10 +228,12 @@ class Wide(HashingEmbedder):
 def test_weights_that_are_none_are_refused(change: dict[str, Any], said: str) -> None:
     made = trainer_on([chain("a", 0, 1), chain("b", 0, 0, 1)], embedder=Wide(16))
     plain = made.weights()
-    assert TextClassifier.of("sufficiency", plain).probabilities([("Who?", "Question: Who?")], Wide(16)).shape == (1, 2)
+    assert TextClassifier.from_plain("sufficiency", plain).probabilities(
+        [("Who?", "Question: Who?")], Wide(16)
+    ).shape == (1, 2)
     with pytest.raises(WeightsError, match=r"trained on 54 numbers a text, and here there are 70"):
-        TextClassifier.of("sufficiency", plain).probabilities([("Who?", "Question: Who?")], Wide(24))
+        TextClassifier.from_plain("sufficiency", plain).probabilities([("Who?", "Question: Who?")], Wide(24))
     with pytest.raises(WeightsError, match=said):
-        TextClassifier.of("sufficiency", plain | change)
+        TextClassifier.from_plain("sufficiency", plain | change)
     with pytest.raises(WeightsError, match=next(iter(change))):
-        TextClassifier.of("sufficiency", {name: one for name, one in plain.items() if name not in change})
+        TextClassifier.from_plain("sufficiency", {name: one for name, one in plain.items() if name not in change})

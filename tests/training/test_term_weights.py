@@ -13,7 +13,7 @@ from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.learned.term_weights import FEATURES, WeightedTerms, features_of, rewritten
+from spolia.retrieval.learned.term_weights import FEATURES, WeightedTerms, repeat_words, term_features
 from spolia.stores.corpus import NodeGroup
 from spolia.training.parts import TrainingContext, trainer_of
 from spolia.training.term_weights import TermWeightsTrainer, WordsOfQuestion
@@ -101,11 +101,11 @@ def test_untrained_weights_leave_the_ranking_as_it_is(group: NodeGroup, tmp_path
     folder = saved(tmp_path, dict.fromkeys(FEATURES, 0.0))
     query = Query(ITEMS[0].question)
     assert WeightedTerms(group, folder)(query) is query
-    words, _ = features_of(query.text, group.snapshot(), group.name, frozenset())
+    words, _ = term_features(query.text, group.snapshot(), group.name, frozenset())
     same = BM25(group)(Query(" ".join(word for word in words for _ in range(4))))
     assert [hit.node.id for hit in same] == [hit.node.id for hit in BM25(group)(query)]
     assert WeightedTerms(group, folder)(Query("mill")).text == "mill"
-    assert rewritten([], []) == ""
+    assert repeat_words([], []) == ""
 
 
 def saved(folder: Path, theta: object) -> TrainedWeights:

@@ -134,7 +134,7 @@ def test_what_was_trained_on_is_not_reported_on(passages: NodeGroup, items: list
     many = [item.but(id=f"{item.id}-{copy}", question=f"{item.question} {copy}") for item in items for copy in "ab"]
     log = UsageLog(tmp_path / "looks.jsonl", marks_of(many))
     train(Line(passages), many, tmp_path / "line", usage_log=log, steps=1)
-    assert not Experiment(BM25(passages), many, "R@5").run(usage_log=log).tuned
+    assert not Experiment(BM25(passages), many, "R@5").run(usage_log=log).tuned_count
     split = QuestionSplit.of(many)
     Experiment(BM25(passages), split.kept_apart, "R@5").run(usage_log=log)
     weights = TrainedWeights(str(tmp_path / "line"))  # whose card names the questions, wherever they are asked

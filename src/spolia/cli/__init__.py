@@ -10,7 +10,7 @@ GARBAGE = 50_000
 
 
 def main() -> None:
-    """The entry point `spolia`."""
+    """Run the command line `spolia`."""
     # numpy starts as many threads as there are cores and lets them spin; nothing here is worth that.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(GARBAGE)

@@ -1,4 +1,4 @@
-"""The commands, gathered."""
+"""Command line, built from the commands."""
 
 import ast
 import sys
@@ -18,8 +18,8 @@ from spolia.deferred import metadata
 CODES = "Exit codes: " + "; ".join(f"{int(code)} {meaning}" for code, meaning in MEANING.items()) + "."
 
 
-def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _show_version(ctx: click.Context, param: click.Parameter, is_requested: bool) -> None:
+    if is_requested:
         sys.stdout.write(f"spolia {metadata.version('spolia')}\n")
         ctx.exit()
 
@@ -42,7 +42,7 @@ HIDDEN = {"fail-points": "doctor:fail_points"}
 
 
 class Commands(HelpGroup):
-    """The group of all commands, each loaded by its name.
+    """Group of all commands. With `--json`, wrong usage too prints one JSON object.
 
     Wrong usage too is one JSON object where `--json` is written.
     """
@@ -64,7 +64,8 @@ class Commands(HelpGroup):
         return [(name, _text_of(*place.split(":"))) for name, place in COMMANDS.items()]
 
     def invoke(self, ctx: click.Context) -> Any:
-        asked = list(ctx.args)
+        # Click clears `ctx.args` before it runs a command.
+        arguments = list(ctx.args)
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
@@ -73,7 +74,7 @@ class Commands(HelpGroup):
                 error.message = missing_parameter(error.param)  # type: ignore[misc]
             if name in ("search", "ask") and "unexpected extra argument" in error.message:
                 error.message += f". {IN_QUOTES.format(name)}"  # type: ignore[misc]
-            Screen(json="--json" in asked).give(
+            Screen(json="--json" in arguments).give(
                 error={"kind": "UsageError", "message": error.format_message()}, exit_code=int(Exit.USAGE)
             )
             raise
@@ -90,10 +91,15 @@ def _text_of(module: str, name: str) -> str:
     raise LookupError(f"{source} has no {name}")
 
 
-def app_of() -> Commands:
+def build_app() -> Commands:
     """Build the command line; each command is imported when it is called."""
     version = click.Option(
-        ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Print the version."
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_show_version,
+        help="Print the version.",
     )
     return Commands(
         "spolia",
@@ -108,7 +114,7 @@ def app_of() -> Commands:
 def run() -> None:
     """Run what the command line says."""
     try:
-        app_of()()
+        build_app()()
     except KeyboardInterrupt:
         sys.exit(int(Exit.INTERRUPTED))
     except OSError as error:  # help, or a result in JSON, that cannot be printed

@@ -1,4 +1,4 @@
-"""A configuration or a trial of AutoRAG as the space of a study: what `spolia tune` makes of it."""
+"""Studies of `spolia tune` whose space is a configuration or a trial of AutoRAG."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ from typing import Any
 
 from spolia.cli.experiments import SIMULATED
 from spolia.cli.measuring_options import MeasuringOptions
-from spolia.cli.model_profile import profile_of
+from spolia.cli.model_profile import load_profile
 from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import DataError
-from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.data.json_lines import replace_files
 from spolia.optimizer.autorag.config import ImportedConfig, is_config, read_config, refuse_other_config
-from spolia.optimizer.autorag.modules import GivenModels
+from spolia.optimizer.autorag.modules import AvailableModels
 from spolia.optimizer.autorag.trial import TriedModule, is_trial, read_trial
 from spolia.types import Value
 
@@ -23,7 +23,7 @@ SPACE, BEST = "space.yaml", "autorag_best.yaml"
 
 @dataclass(frozen=True)
 class ImportedStudy(Value):
-    """What a configuration or a trial of AutoRAG gives to a study.
+    """Study of a configuration or a trial of AutoRAG.
 
     Args:
         space: where the flow file of the space goes, in the study's folder.
@@ -39,22 +39,27 @@ class ImportedStudy(Value):
     tried: tuple[TriedModule, ...] = field(default=(), repr=False)
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
-        found: dict[str, Any] = {"space": str(self.space), "notes": list(self.config.notes)}
+        """Return plain data for the JSON output."""
+        plain: dict[str, Any] = {"space": str(self.space), "notes": list(self.config.notes)}
         if self.best is None:
-            return found
-        chosen = [
-            {"node": one.node, "module": one.module, "params": dict(one.params), "metrics": dict(one.metrics)}
-            for one in self.tried
-            if one.is_best
+            return plain
+        chosen_modules = [
+            {
+                "node": tried_module.node,
+                "module": tried_module.module,
+                "params": dict(tried_module.params),
+                "metrics": dict(tried_module.metrics),
+            }
+            for tried_module in self.tried
+            if tried_module.is_best
         ]
-        return found | {"best": str(self.best), "chosen": chosen}
+        return plain | {"best": str(self.best), "chosen": chosen_modules}
 
     @contextmanager
     def as_file(self) -> Iterator[str]:
-        """The space as a flow file outside the study's folder, which the study may yet refuse."""
+        """Yield the path of a temporary flow file with the space; the study's own folder may still be refused."""
         with TemporaryDirectory() as folder:
-            with whole_files(Path(folder, SPACE)) as (part,):
+            with replace_files(Path(folder, SPACE)) as (part,):
                 part.write_text(self.config.text, "utf-8")
             yield str(Path(folder, SPACE))
 
@@ -72,7 +77,7 @@ class ImportedStudy(Value):
         """Write the flow files into the study's folder."""
         self.refuse_overwriting()
         for path, text in self._files():
-            with whole_files(path) as (part,):
+            with replace_files(path) as (part,):
                 part.write_text(text, "utf-8")
         screen.say(f"Written: {self.space}, the space as a flow file.")
         if self.best is not None:
@@ -83,42 +88,44 @@ class ImportedStudy(Value):
         return [(self.space, self.config.text), *best]
 
 
-def imported_study(screen: Screen, space: str, out: Path, given: MeasuringOptions) -> ImportedStudy | None:
-    """The study at the path of a space, if AutoRAG wrote it; None for a space of Spolia."""
+def read_imported_study(screen: Screen, space: str, out: Path, options: MeasuringOptions) -> ImportedStudy | None:
+    """Read the study at the path of a space if AutoRAG wrote it; None for a space of Spolia."""
     path = Path(space)
     if not (is_trial(path) or is_config(path)):
         refuse_other_config(path)
         return None
-    profile = profile_of(given.profile_file).options()
-    llm, reranker = given.llm or profile.get("llm", ""), given.reranker or profile.get("reranker", "")
-    models = GivenModels(llm=bool(llm), scorer=bool(reranker), judge=bool(llm) and llm != SIMULATED)
+    profile = load_profile(options.profile_file).options()
+    llm, reranker = options.llm or profile.get("llm", ""), options.reranker or profile.get("reranker", "")
+    models = AvailableModels(llm=bool(llm), scorer=bool(reranker), judge=bool(llm) and llm != SIMULATED)
     models = models.but(base_url=llm if "://" in llm else "")
     if is_trial(path):
         trial = read_trial(path, models)
         point = trial.point
         prior = () if point is None else (point,)
-        found = ImportedStudy(trial.space, out / SPACE, out / BEST, trial.best.text, prior, trial.tried)
-        _show(screen, trial.tried)
-        where = "the search begins with it" if point is not None else "the space as it is read here does not hold it"
-        screen.say(f"The pipeline that AutoRAG chose: {where}.")
+        study = ImportedStudy(trial.space, out / SPACE, out / BEST, trial.best.text, prior, trial.tried)
+        _show_chosen_modules(screen, trial.tried)
+        relation = "the search begins with it" if point is not None else "the space as it is read here does not hold it"
+        screen.say(f"The pipeline that AutoRAG chose: {relation}.")
     else:
-        found = ImportedStudy(read_config(path, models), out / SPACE)
-    for note in found.config.notes:
+        study = ImportedStudy(read_config(path, models), out / SPACE)
+    for note in study.config.notes:
         screen.say(f"AutoRAG: {one_line(note, 400)}", "yellow")
-    return found
+    return study
 
 
-def _show(screen: Screen, tried: Sequence[TriedModule]) -> None:
+def _show_chosen_modules(screen: Screen, tried_modules: Sequence[TriedModule]) -> None:
     rows = [
         (
-            one.node,
-            one.module,
-            one_line(", ".join(map("=".join, one.params)), 60),
-            ", ".join(f"{name.removeprefix(f'{one.node}_')} {value:.4g}" for name, value in one.metrics),
-            f"{one.seconds:.3g}",
+            tried_module.node,
+            tried_module.module,
+            one_line(", ".join(map("=".join, tried_module.params)), 60),
+            ", ".join(
+                f"{name.removeprefix(f'{tried_module.node}_')} {value:.4g}" for name, value in tried_module.metrics
+            ),
+            f"{tried_module.seconds:.3g}",
         )
-        for one in tried
-        if one.is_best
+        for tried_module in tried_modules
+        if tried_module.is_best
     ]
     screen.show(
         "What AutoRAG measured of the modules that it chose:", table(rows, "node", "module", "params", "metrics", "s")

@@ -1,4 +1,4 @@
-"""What `make demo` shows: folders indexed, three questions answered with citations, what to type next."""
+"""`make demo`: folders indexed, three questions answered with citations, and what to type next."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import Annotated
 from spolia.cli.commands.ask import ask
 from spolia.cli.commands.index import index
 from spolia.cli.exit_codes import Exit
-from spolia.cli.flow_parts import flow_of, parts_of
+from spolia.cli.flow_parts import build_parts, load_flow
 from spolia.cli.options import SearchOptions
 from spolia.cli.parameters import argument, command
 from spolia.cli.screen import Screen, one_line
@@ -20,22 +20,22 @@ from spolia.types import Answer, Query
 
 DOCS = ("docs/how-to", "docs/concepts")
 """The pages that a newcomer reads. The reference, two fifths of the text, is not indexed."""
-OWN = (
+FIXED_QUESTIONS = (
     "What happens to a store if the process is killed?",
     "What does a moved file cost?",
     "Who may find documents without readers?",
 )
-QUESTIONS, TRIED, SHORTEST = 3, 12, 12
+QUESTIONS, MAX_TRIED, MIN_CHARACTERS = 3, 12, 12
 PUNCTUATION = ".:;,?! "
 
 
 def demo(folders: Annotated[list[str] | None, argument("DIR", "")] = None) -> Exit:
     """Index folders into `.demo/`, and ask three questions: fixed ones of the project's docs, else their headings."""
     screen, sources = Screen(), tuple(folders or DOCS)
-    store = str(Path(".demo") / f"{'-'.join(_slug(Path(one)) for one in sources)[-100:]}.spolia")
+    store = str(Path(".demo") / f"{'-'.join(_slug(Path(folder)) for folder in sources)[-100:]}.spolia")
     screen.show(f"$ spolia index {' '.join(sources)} --store {store}")
     index(StoreOptions(store, list(sources)))
-    for question in questions(sources, store):
+    for question in choose_questions(sources, store):
         screen.show(f'\n$ spolia ask "{question}" --store {store}')
         ask(SearchOptions(question), store=store)
     screen.show(
@@ -46,33 +46,33 @@ def demo(folders: Annotated[list[str] | None, argument("DIR", "")] = None) -> Ex
 
 
 def _slug(folder: Path) -> str:
-    """A name for the store of a folder: two folders of the same name have two stores."""
+    """Return a store's name for a folder; two folders of the same name get two stores."""
     parts = folder.parts if folder.parts and ".." not in folder.parts else folder.resolve().parts
     return "-".join(part.strip("/") for part in parts if part.strip("/")) or "root"
 
 
-def questions(folders: Sequence[str], store: str) -> list[str]:
-    """Three questions that folders answer: of those tried, the ones with an answer first."""
+def choose_questions(folders: Sequence[str], store: str) -> list[str]:
+    """Return three questions that the folders answer; those without an answer come last."""
     if tuple(folders) == DOCS:
-        return list(OWN)
+        return list(FIXED_QUESTIONS)
 
-    tried = [subject.rstrip(PUNCTUATION) for subject in islice(dict.fromkeys(_subjects(store)), TRIED)]
+    tried = [subject.rstrip(PUNCTUATION) for subject in islice(dict.fromkeys(_list_subjects(store)), MAX_TRIED)]
     with Run():
-        answers = flow_of("naive", parts_of(store))[0].batch([Query(question) for question in tried])
+        answers = load_flow("naive", build_parts(store))[0].batch([Query(question) for question in tried])
     pairs = list(zip(tried, answers, strict=True))
-    answered = [question for question, answer in pairs if isinstance(answer, Answer) and not answer.abstained]
-    return list(dict.fromkeys([*answered, *tried]))[:QUESTIONS]
+    answered_questions = [question for question, answer in pairs if isinstance(answer, Answer) and not answer.abstained]
+    return list(dict.fromkeys([*answered_questions, *tried]))[:QUESTIONS]
 
 
-def _subjects(store: str) -> Iterator[str]:
-    """A heading of each document, the longest document first; then how the texts without headings begin."""
+def _list_subjects(store: str) -> Iterator[str]:
+    """Yield a heading of each document, the longest document first, then the first words of texts without headings."""
     documents = sorted(Corpus(str(store)).snapshot().documents(), key=lambda document: -len(document.text))
     plain: list[str] = []
     for document in documents:
         headings = [one_line(heading.text, 80).replace('"', "'") for heading in document.headings]
-        named = [heading for heading in headings if len(heading) >= SHORTEST]
-        if named:
-            yield named[len(named) // 2]
+        long_headings = [heading for heading in headings if len(heading) >= MIN_CHARACTERS]
+        if long_headings:
+            yield long_headings[len(long_headings) // 2]
         elif document.text.strip():
             plain.append(one_line(" ".join(document.text.split()[:8])).replace('"', "'"))
     yield from plain

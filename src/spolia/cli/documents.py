@@ -1,4 +1,4 @@
-"""What a store holds, as its operator sees it: access lists do not bind anyone who can read the store's files."""
+"""Documents of a store as its operator sees them: access lists do not bind anyone who can read the store's files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,8 +12,8 @@ from rich.table import Table
 
 from spolia.cli.screen import Renderable, indented, one_line, table, text
 from spolia.core.codec import encode
-from spolia.errors import QueryError, without_name
-from spolia.evaluation.data.json_lines import whole_files
+from spolia.errors import QueryError, strip_name
+from spolia.evaluation.data.json_lines import replace_files
 from spolia.indexing.quality import Quality, attempts_told, facts, page
 from spolia.indexing.sync.files import TEXT, is_elsewhere
 from spolia.indexing.sync.report import DocumentReport
@@ -25,7 +25,7 @@ from spolia.types import Document, Node
 
 MissingGroups = Mapping[str, Mapping[str, str]]
 """Why groups could not be made, by document and group."""
-LAST = 2**62
+LAST_NODE = 2**62
 """No node has a higher number."""
 
 
@@ -37,92 +37,100 @@ class StoredSource:
     document: Document | None
     characters: int
     report: DocumentReport | None
-    unmade: Mapping[str, str]
+    missing_groups: Mapping[str, str]
 
     @property
     def changed(self) -> str:
-        """When the file was last changed, in UTC; empty where that is not known."""
+        """Return the time of the file's last change, in UTC; empty if it is not known."""
         if not self.source.mtime_ns or self.source.mtime_ns < EARLIEST_NS:
             return ""
         return datetime.fromtimestamp(self.source.mtime_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
     @property
-    def noticed(self) -> tuple[str, ...]:
-        """Why it could not be read, or what it was read with, and which groups it is not in."""
-        said = (self.source.error,) if self.source.error else ()
-        lacks = tuple(f"It is not in group {group}: {reason}" for group, reason in self.unmade.items())
-        return said + lacks + (self.report.warnings if self.report else ())
+    def remarks(self) -> tuple[str, ...]:
+        """Return why it could not be read, its warnings, and the groups that lack it."""
+        errors = (self.source.error,) if self.source.error else ()
+        missing = tuple(f"It is not in group {group}: {reason}" for group, reason in self.missing_groups.items())
+        return errors + missing + (self.report.warnings if self.report else ())
 
     @property
-    def is_lacking(self) -> bool:
-        """Whether something of it cannot be found."""
-        return self.source.status == "failed" or bool(self.unmade)
+    def is_incomplete(self) -> bool:
+        """Return whether it could not be read, or some group lacks it."""
+        return self.source.status == "failed" or bool(self.missing_groups)
 
 
-def latest(store: str) -> Snapshot:
+def open_latest(store: str) -> Snapshot:
     return Corpus(str(store)).latest()
 
 
-def seen_by(snapshot: Snapshot, access: Sequence[str] | None) -> frozenset[str]:
-    """These principals; None for the operator of the store."""
-    return keeper(snapshot) if access is None else frozenset(access)
+def resolve_principals(snapshot: Snapshot, access: Sequence[str] | None) -> frozenset[str]:
+    """Return these principals, or all of the store for its operator (None)."""
+    return list_principals(snapshot) if access is None else frozenset(access)
 
 
-def keeper(snapshot: Snapshot) -> frozenset[str]:
-    """All principals that a store knows."""
+def list_principals(snapshot: Snapshot) -> frozenset[str]:
+    """Return all principals that a store knows."""
     return frozenset(chain.from_iterable(snapshot.readers.lists.values()))
 
 
-def held(snapshot: Snapshot, access: Sequence[str] | None = None) -> Iterator[StoredSource]:
-    """All sources by uri, or those whose document one of these principals may read."""
-    who = seen_by(snapshot, access)
-    documents = {one.id: (one.but(text=""), len(one.text)) for one in snapshot.documents(who)}
-    unmade = _unmade(snapshot)
+def list_sources(snapshot: Snapshot, access: Sequence[str] | None = None) -> Iterator[StoredSource]:
+    """Yield all sources by uri, or those whose document one of these principals may read."""
+    principals = resolve_principals(snapshot, access)
+    documents = {
+        document.id: (document.but(text=""), len(document.text)) for document in snapshot.documents(principals)
+    }
+    missing = _read_missing_groups(snapshot)
     for source in snapshot.sources(noted=True).values():
         if access is None or source.document in documents:
             document, characters = documents.get(source.document, (None, 0))
-            yield _held(source, document, characters, unmade)
+            yield _build_source(source, document, characters, missing)
 
 
-def one_held(snapshot: Snapshot, name: str, access: Sequence[str] | None = None) -> StoredSource:
-    """The source of this uri or document id; `QueryError` names similar ones."""
+def find_source(snapshot: Snapshot, name: str, access: Sequence[str] | None = None) -> StoredSource:
+    """Return the source of this uri or document id; raise QueryError with similar names if there is none."""
     sources = (
-        {one.source.uri: one.source for one in held(snapshot, access)} if access is not None else snapshot.sources()
+        {stored_source.source.uri: stored_source.source for stored_source in list_sources(snapshot, access)}
+        if access is not None
+        else snapshot.sources()
     )
     source = sources.get(name) or next((row for row in sources.values() if row.document == name), None)
     if source is None:
-        raise QueryError(f"There is no document {name!r} in {snapshot.opened.store}. {_near(name, list(sources))}")
-    document = snapshot.document(source.document, keeper(snapshot)) if source.document else None
-    return _held(source, document, len(document.text) if document else 0, _unmade(snapshot))
+        raise QueryError(
+            f"There is no document {name!r} in {snapshot.open_store.store}. {_suggest(name, list(sources))}"
+        )
+    document = snapshot.document(source.document, list_principals(snapshot)) if source.document else None
+    return _build_source(source, document, len(document.text) if document else 0, _read_missing_groups(snapshot))
 
 
-def _held(source: SourceRow, document: Document | None, characters: int, unmade: MissingGroups) -> StoredSource:
+def _build_source(
+    source: SourceRow, document: Document | None, characters: int, missing: MissingGroups
+) -> StoredSource:
     report = DocumentReport.of(source.report) if source.report else None
-    return StoredSource(source, document, characters, report, unmade.get(source.document, {}))
+    return StoredSource(source, document, characters, report, missing.get(source.document, {}))
 
 
-def _unmade(snapshot: Snapshot) -> MissingGroups:
-    found: dict[str, dict[str, str]] = {}
+def _read_missing_groups(snapshot: Snapshot) -> MissingGroups:
+    reasons_by_document: dict[str, dict[str, str]] = {}
     for lack in snapshot.unmade():
-        found.setdefault(lack.document, {})[lack.group] = lack.reason
-    return found
+        reasons_by_document.setdefault(lack.document, {})[lack.group] = lack.reason
+    return reasons_by_document
 
 
-def _near(name: str, there: Sequence[str]) -> str:
-    near = get_close_matches(name, there, 3) or [uri for uri in there if name in uri][:3]
+def _suggest(name: str, names: Sequence[str]) -> str:
+    near = get_close_matches(name, names, 3) or [uri for uri in names if name in uri][:3]
     return f"Write one of: {', '.join(near)}." if near else "`spolia docs list` has all."
 
 
-def parts_of(uri: str, sources: Mapping[str, SourceRow]) -> list[str]:
-    """What was read out of a container, by uri, and out of what was; nothing of what is no container."""
-    within: dict[str, list[str]] = {}
+def list_parts(uri: str, sources: Mapping[str, SourceRow]) -> list[str]:
+    """List by uri what was read out of a container and out of its parts; empty for other documents."""
+    parts_by_container: dict[str, list[str]] = {}
     for row in sources.values():
         if row.report and (container := DocumentReport.of(row.report).within):
-            within.setdefault(container, []).append(row.uri)
-    found = list(within.get(uri, ()))
-    for part in found:  # it grows
-        found += within.get(part, ())
-    return sorted(found)
+            parts_by_container.setdefault(container, []).append(row.uri)
+    parts = list(parts_by_container.get(uri, ()))
+    for part in parts:  # it grows
+        parts += parts_by_container.get(part, ())
+    return sorted(parts)
 
 
 SHOWN = ("uri", "id", "title", "media_type", "characters", "bytes", "changed", "status")
@@ -135,42 +143,47 @@ REPORT = (
 _NUMBERS = frozenset((*REPORT[3:12],))
 _USUAL = ("indexed", "everybody", "")
 _STYLES = {"document": "bold", "failed": "red"}
-WIDE, LEAST = 110, 20
+TITLE_WIDTH, MIN_NAME_WIDTH = 110, 20
 READERS_SHOWN = 3
 
 
-def listed(found: Sequence[StoredSource], width: int | None) -> Renderable:
-    """What `docs list` shows; a terminal of some width omits columns that say nothing, a file (None) has all."""
-    rows = [_list_row(one) for one in found]
-    shown = LIST if width is None else [name for name in _filled(LIST, rows) if name != "title" or width >= WIDE]
-    return _table(rows, shown, width)
+def list_table(stored_sources: Sequence[StoredSource], width: int | None) -> Renderable:
+    """Build the table of `docs list`; a terminal of some width hides empty columns, a file (None) gets all."""
+    rows = [_list_row(stored_source) for stored_source in stored_sources]
+    columns = (
+        LIST if width is None else [name for name in _filled(LIST, rows) if name != "title" or width >= TITLE_WIDTH]
+    )
+    return _build_table(rows, columns, width)
 
 
-def reported(found: Sequence[tuple[str, str, DocumentReport | None]], width: int | None) -> Renderable:
-    """What was read of each document, in numbers."""
-    rows = [_report_row(*one) for one in found]
-    return _table(rows, _filled(REPORT, rows), width)
+def report_table(reports: Sequence[tuple[str, str, DocumentReport | None]], width: int | None) -> Renderable:
+    """Build a table of what was read of each document, in numbers."""
+    rows = [_report_row(*row) for row in reports]
+    return _build_table(rows, _filled(REPORT, rows), width)
 
 
-def _list_row(one: StoredSource) -> dict[str, str]:
-    document, is_cut = one.document, one.report is not None and one.source.status == "indexed"
+def _list_row(stored_source: StoredSource) -> dict[str, str]:
+    document, is_cut = (
+        stored_source.document,
+        stored_source.report is not None and stored_source.source.status == "indexed",
+    )
     return {
-        "document": one_line(one.source.uri, 80),
+        "document": one_line(stored_source.source.uri, 80),
         "title": one_line(document.title if document else "", 40),
-        "characters": str(one.characters),
-        "passages": str(one.report.chunks) if one.report is not None and is_cut else "",
-        "state": one.source.status,
-        "readers": readers_told(document.readers if document else ()),
-        "changed (UTC)": one.changed.rpartition(":")[0],
+        "characters": str(stored_source.characters),
+        "passages": str(stored_source.report.chunks) if stored_source.report is not None and is_cut else "",
+        "state": stored_source.source.status,
+        "readers": format_readers(document.readers if document else ()),
+        "changed (UTC)": stored_source.changed.rpartition(":")[0],
     }
 
 
-def readers_told(readers: Sequence[str]) -> str:
-    """Who may read a document, the first of them by their names."""
+def format_readers(readers: Sequence[str]) -> str:
+    """Return who may read a document; only the first few are named."""
     if not readers:
         return "everybody"
-    more = f" and {len(readers) - READERS_SHOWN} more" if len(readers) > READERS_SHOWN else ""
-    return ", ".join(one_line(name, 30) for name in readers[:READERS_SHOWN]) + more
+    rest = f" and {len(readers) - READERS_SHOWN} more" if len(readers) > READERS_SHOWN else ""
+    return ", ".join(one_line(name, 30) for name in readers[:READERS_SHOWN]) + rest
 
 
 def _report_row(uri: str, state: str, report: DocumentReport | None) -> dict[str, str]:
@@ -200,26 +213,30 @@ def _filled(names: Sequence[str], rows: Sequence[dict[str, str]]) -> list[str]:
     return [name for name in names if any(row[name] not in _USUAL for row in rows)]
 
 
-def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | None) -> Renderable:
+def _build_table(rows: Sequence[dict[str, str]], columns: Sequence[str], width: int | None) -> Renderable:
     if width is not None:
-        others = sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in shown if name != "document")
-        left = max(LEAST, width - others)
+        other_width = sum(
+            max(len(name), *(len(row[name]) for row in rows)) + 2 for name in columns if name != "document"
+        )
+        name_width = max(MIN_NAME_WIDTH, width - other_width)
         for row in rows:  # of a path the end tells more than the beginning
-            row["document"] = row["document"] if len(row["document"]) <= left else f"…{row['document'][1 - left :]}"
-    found = Table(box=None, pad_edge=False, header_style="dim")
-    for name in shown:
-        found.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
+            row["document"] = (
+                row["document"] if len(row["document"]) <= name_width else f"…{row['document'][1 - name_width :]}"
+            )
+    grid = Table(box=None, pad_edge=False, header_style="dim")
+    for name in columns:
+        grid.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
     for row in rows:
-        found.add_row(*(text(row[name], _STYLES.get(name, "") or _STYLES.get(row[name], "")) for name in shown))
-    return found
+        grid.add_row(*(text(row[name], _STYLES.get(name, "") or _STYLES.get(row[name], "")) for name in columns))
+    return grid
 
 
 def write_page(path: Path, snapshot: Snapshot, store: str) -> None:
-    with whole_files(path) as (part,), part.open("w", encoding="utf-8") as file:
-        file.writelines(page(snapshot, keeper(snapshot), title=str(store)))
+    with replace_files(path) as (part,), part.open("w", encoding="utf-8") as file:
+        file.writelines(page(snapshot, list_principals(snapshot), title=str(store)))
 
 
-def comes_back(removed: StoredSource) -> str:
+def explain_return(removed: StoredSource) -> str:
     if removed.source.uri.startswith(TEXT):
         return "It was added as a text, so that nothing brings it back."
     if removed.report and removed.report.within:
@@ -229,22 +246,22 @@ def comes_back(removed: StoredSource) -> str:
     return "If the file is still in the folder, the next `spolia index` adds it again: move the file away too."
 
 
-def document_data(one: StoredSource) -> dict[str, Any]:
-    source, document = one.source, one.document
+def document_data(stored_source: StoredSource) -> dict[str, Any]:
+    source, document = stored_source.source, stored_source.document
     of_text = {name: getattr(document, name, "") for name in ("title", "media_type")}
     return {
         "uri": source.uri,
         "id": source.document,
         **of_text,
-        "characters": one.characters,
-        "chunks": one.report.chunks if one.report and source.status == "indexed" else None,
+        "characters": stored_source.characters,
+        "chunks": stored_source.report.chunks if stored_source.report and source.status == "indexed" else None,
         "status": source.status,
         "error": source.error,
         "bytes": source.size,
-        "changed": one.changed,
+        "changed": stored_source.changed,
         "readers": list(document.readers) if document else [],
         "meta": [list(pair) for pair in document.meta] if document else [],
-        "report": asdict(one.report) if one.report else None,
+        "report": asdict(stored_source.report) if stored_source.report else None,
     }
 
 
@@ -252,23 +269,29 @@ def node_data(node: Node) -> dict[str, Any]:
     return {"number": node.number, "id": node.id, "text": node.text, "context": node.context, "span": encode(node.span)}
 
 
-def metadata_of(one: StoredSource) -> tuple[tuple[str, Any], ...]:
-    row = one.source
+def metadata_of(stored_source: StoredSource) -> tuple[tuple[str, Any], ...]:
+    row = stored_source.source
     files = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
-    return with_file_fields(one.document.meta if one.document else (), files)
+    return with_file_fields(stored_source.document.meta if stored_source.document else (), files)
 
 
-def nodes_of(snapshot: Snapshot, one: StoredSource, group: str, access: Sequence[str] | None) -> list[Node]:
-    return snapshot.numbered(one.source.document, group, 0, LAST, seen_by(snapshot, access)) if one.document else []
+def nodes_of(snapshot: Snapshot, stored_source: StoredSource, group: str, access: Sequence[str] | None) -> list[Node]:
+    return (
+        snapshot.numbered_nodes(
+            stored_source.source.document, group, 0, LAST_NODE, resolve_principals(snapshot, access)
+        )
+        if stored_source.document
+        else []
+    )
 
 
-def description(one: StoredSource, counts: dict[str, int]) -> Renderable:
-    data = document_data(one)
+def describe_source(stored_source: StoredSource, counts: dict[str, int]) -> Renderable:
+    data = document_data(stored_source)
     rows = [(name, data[name]) for name in SHOWN]
-    rows += [("read", facts(one.source, one.report))] if one.report else []
-    rows += [("readers", readers_told(data["readers"]))] + [(f"meta {name}", value) for name, value in data["meta"]]
+    rows += [("read", facts(stored_source.source, stored_source.report))] if stored_source.report else []
+    rows += [("readers", format_readers(data["readers"]))] + [(f"meta {name}", value) for name, value in data["meta"]]
     rows += [(f"nodes of {group}", count) for group, count in counts.items()]
-    rows += [("noticed", said) for said in one.noticed]
+    rows += [("noticed", remark) for remark in stored_source.remarks]
     return table((text(one_line(name), "bold"), one_line(str(value), 1_000)) for name, value in rows)
 
 
@@ -280,25 +303,33 @@ def node_lines(node: Node) -> list[Renderable]:
     return [*head, indented(one_line(node.text, TEXT_SHOWN), 5)]
 
 
-def quality_table(found: "Quality") -> Renderable:
-    given_up = f", {found.given_up} of them not tried again until they change" if found.given_up else ""
+def quality_table(quality: "Quality") -> Renderable:
+    given_up = f", {quality.given_up} of them not tried again until they change" if quality.given_up else ""
     rows = {
-        "pages": f"{found.pages}, {found.empty_pages} of them empty, {found.ocr_share:.0%} by OCR"
-        if found.pages
+        "pages": f"{quality.pages}, {quality.empty_pages} of them empty, {quality.ocr_share:.0%} by OCR"
+        if quality.pages
         else "",
-        "text": f"{found.characters} characters, {found.chunks} passages",
-        "beside it": f"{found.tables} tables, {found.images} pictures",
-        "failed": f"{found.failed}{given_up}" if found.failed else "",
-        "not read": ", ".join(f"{count} {name}" for name, count in found.dropped),
-        "encodings found out": ", ".join(f"{name} {count}" for name, count in found.encodings),
-        "same bytes": "; ".join(", ".join(uris) for uris in found.copies[:SAME_SHOWN]),
-        "same words": "; ".join(", ".join(uris) for uris in found.same_text[:SAME_SHOWN]),
+        "text": f"{quality.characters} characters, {quality.chunks} passages",
+        "beside it": f"{quality.tables} tables, {quality.images} pictures",
+        "failed": f"{quality.failed}{given_up}" if quality.failed else "",
+        "not read": ", ".join(f"{count} {name}" for name, count in quality.dropped),
+        "encodings found out": ", ".join(f"{name} {count}" for name, count in quality.encodings),
+        "same bytes": "; ".join(", ".join(uris) for uris in quality.copies[:SAME_SHOWN]),
+        "same words": "; ".join(", ".join(uris) for uris in quality.same_text[:SAME_SHOWN]),
     }
-    return table((text(name, "dim"), one_line(said, 300)) for name, said in rows.items() if said)
+    return table((text(name, "dim"), one_line(value, 300)) for name, value in rows.items() if value)
 
 
-def noticed_line(one: StoredSource) -> Renderable:
-    style = "bold red" if one.source.status == "failed" else "yellow"
-    tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()
-    said = [without_name(one.source.uri, said) for said in one.noticed]
-    return text().append(f"{one_line(one.source.uri)}  ", style).append(one_line(" ".join((*said, *tried)), 400))
+def format_remarks(stored_source: StoredSource) -> Renderable:
+    style = "bold red" if stored_source.source.status == "failed" else "yellow"
+    tried = (
+        (f"({attempts_told(stored_source.report)})",)
+        if stored_source.source.status == "failed" and stored_source.report
+        else ()
+    )
+    messages = [strip_name(stored_source.source.uri, message) for message in stored_source.remarks]
+    return (
+        text()
+        .append(f"{one_line(stored_source.source.uri)}  ", style)
+        .append(one_line(" ".join((*messages, *tried)), 400))
+    )

@@ -1,4 +1,4 @@
-"""What a command would ask models for, found out without asking any."""
+"""Cost estimates of commands, computed without asking any model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +26,7 @@ SILENCE = "none"
 
 
 def estimate(flow: Operator[Query, Any], queries: Sequence[Query], groups: Sequence[str], n: int) -> dict[str, Any]:
-    """What a flow would ask models for, of `n` questions of which these are a sample; no language model is asked.
+    """Estimate what a flow would ask models for `n` questions of which these are a sample; no language model is asked.
 
     Prompts are made as they would be, of what is really found, and each reply is taken to be `none`. Tokens are
     estimated as they are reserved before a call, with the longest reply that is allowed.
@@ -35,77 +35,86 @@ def estimate(flow: Operator[Query, Any], queries: Sequence[Query], groups: Seque
         `calls` and `tokens` as far as they are seen so, `most_calls` (None without a bound), and `cost_usd` (None where
         no model states a price).
     """
-    return estimated(flow, silent_use(flow, queries, groups)[1], len(queries), n)
+    return scale_estimate(flow, measure_silent_use(flow, queries, groups)[1], len(queries), n)
 
 
-def estimated(flow: Operator[Query, Any], use: ModelUse, sample: int, n: int) -> dict[str, Any]:
-    """What `estimate` gives, from the model calls of a sample."""
-    each, bound = n / sample, flow.calls()
+def scale_estimate(flow: Operator[Query, Any], use: ModelUse, sample: int, n: int) -> dict[str, Any]:
+    """Scale the model calls of a sample up to `n` questions."""
+    factor, bound = n / sample, flow.calls()
     return {
-        "calls": round(use.usage.calls * each),
+        "calls": round(use.usage.calls * factor),
         "most_calls": None if bound is None else bound * n,
-        "tokens": round((use.usage.input_tokens + use.usage.output_tokens) * each),
-        "cost_usd": use.usage.cost_usd * each if use.has_price else None,
+        "tokens": round((use.usage.input_tokens + use.usage.output_tokens) * factor),
+        "cost_usd": use.usage.cost_usd * factor if use.has_price else None,
     }
 
 
-def silent_use(
+def measure_silent_use(
     flow: Operator[Query, Any], queries: Sequence[Query], groups: Sequence[str] = ()
 ) -> tuple[ModelUse, ModelUse, float]:
-    """What a flow would ask models for these questions, if every reply says nothing: with empty replies, and with the
-    longest that are allowed; and the seconds without models. No language model is asked."""
+    """Return a flow's model use if every reply says nothing, with empty and with the longest replies, and the seconds
+    without models."""
 
-    least, most = ModelUse(), ModelUse()
+    shortest, longest = ModelUse(), ModelUse()
 
-    def said(model: Any, prompt: Prompt, max_tokens: int) -> str:
-        least.add(model, prompt, 0)
-        most.add(model, prompt, max_tokens)
+    def reply_nothing(model: Any, prompt: Prompt, max_tokens: int) -> str:
+        shortest.add(model, prompt, 0)
+        longest.add(model, prompt, max_tokens)
         return SILENCE
 
-    def scored(usage: Usage) -> None:
-        least.count(usage)
-        most.count(usage)
+    def count_scores(usage: Usage) -> None:
+        shortest.count(usage)
+        longest.count(usage)
 
-    silent = replaced(offline(flow, scored), lambda one: Silent(one, said) if isinstance(one, LanguageModel) else one)
+    silent_flow = replaced(
+        without_servers(flow, count_scores),
+        lambda part: Silent(part, reply_nothing) if isinstance(part, LanguageModel) else part,
+    )
     start = perf_counter()
     with Run(groups=tuple(groups)):
         for query in queries:
             with suppress(Unanswered, StepFailed, ModelError):  # what would ask a server ends here
-                silent(query)
-    return least, most, perf_counter() - start
+                silent_flow(query)
+    return shortest, longest, perf_counter() - start
 
 
-def offline(flow: Operator[Any, Any], scored: Callable[[Usage], None] = lambda usage: None) -> Operator[Any, Any]:
+def without_servers(
+    flow: Operator[Any, Any], on_score: Callable[[Usage], None] = lambda usage: None
+) -> Operator[Any, Any]:
     """Return the flow without servers, apart from its language models: rerankers keep the order of passages, and
     searches that would have a question embedded by a server search for its words."""
 
-    def change(one: Any) -> Any:
-        if isinstance(one, SilentScorer):
-            return one.model  # which is silent now
-        if isinstance(one, Scorer) and not isinstance(one, Operator):
-            return SilentScorer(one, scored)
-        if isinstance(one, GroupSearch) and any(
-            isinstance(model, Remote) and not isinstance(model, LanguageModel) for model in one.resources
+    def replace_part(part: Any) -> Any:
+        if isinstance(part, SilentScorer):
+            return part.model  # which is silent now
+        if isinstance(part, Scorer) and not isinstance(part, Operator):
+            return SilentScorer(part, on_score)
+        if isinstance(part, GroupSearch) and any(
+            isinstance(model, Remote) and not isinstance(model, LanguageModel) for model in part.resources
         ):
-            return BM25(one.group, one.top_k, one.source, one.filter)
-        return one
+            return BM25(part.group, part.top_k, part.source, part.filter)
+        return part
 
-    return cast("Operator[Any, Any]", replaced(flow, change))
+    return cast("Operator[Any, Any]", replaced(flow, replace_part))
 
 
-def tell_estimates(
+def print_estimates(
     screen: Screen,
-    found: Mapping[str, Mapping[str, Any]],
+    estimates_by_name: Mapping[str, Mapping[str, Any]],
     n: int,
     notes: Iterable[str] = (),
     assumed: str = "every reply says nothing",
 ) -> None:
     rows = []
-    for name, one in found.items():
-        most = "no bound" if one["most_calls"] is None else f"{one['most_calls']:,}"
-        usd = "–" if one["cost_usd"] is None and one["calls"] else f"{one['cost_usd'] or 0:.4g}"
-        rows.append((name, f"{one['calls']:,}", most, f"{one['tokens']:,}", usd))
-    screen.give(estimate={name: dict(one) for name, one in found.items()}, n=n)
+    for name, flow_estimate in estimates_by_name.items():
+        call_limit = "no bound" if flow_estimate["most_calls"] is None else f"{flow_estimate['most_calls']:,}"
+        usd = (
+            "–"
+            if flow_estimate["cost_usd"] is None and flow_estimate["calls"]
+            else f"{flow_estimate['cost_usd'] or 0:.4g}"
+        )
+        rows.append((name, f"{flow_estimate['calls']:,}", call_limit, f"{flow_estimate['tokens']:,}", usd))
+    screen.give(estimate={name: dict(flow_estimate) for name, flow_estimate in estimates_by_name.items()}, n=n)
     screen.show(
         f"Estimate for {several(n, 'question')}; nothing was sent to a server.",
         table(rows, "", "calls", "at most", "tokens", "USD"),

@@ -1,4 +1,4 @@
-"""What the exit code says."""
+"""Exit codes of the commands, and the errors behind them."""
 
 import functools
 import os
@@ -75,25 +75,27 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM: stops what Ctrl-C stops."""
 
 
-def guarded(body: Callable[P, Exit]) -> Callable[P, None]:
-    """A command for click from a function that returns its exit code."""
+def guard_command(body: Callable[P, Exit]) -> Callable[P, None]:
+    """Make a command for click from a function that returns its exit code."""
 
     @functools.wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        before = signal.signal(signal.SIGTERM, _terminate)
+        previous_handler = signal.signal(signal.SIGTERM, _terminate)
         try:
             with offline(ESTIMATE) if kwargs.get("estimate") else nullcontext():
                 code = body(*args, **kwargs)
+            # A closed pipe shows when Python flushes, here while the exit code can still say so.
             sys.stdout.flush()
         except BrokenPipeError:
+            # Python flushes stdout again at exit, which would fail on the closed pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = Exit.PIPE
         except (KeyboardInterrupt, Cancelled, Exception) as error:
             if os.environ.get("SPOLIA_TRACEBACK"):
                 raise
-            code = _explained(error, Screen(json=bool(kwargs.get("json"))))
+            code = _report_error(error, Screen(json=bool(kwargs.get("json"))))
         finally:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, previous_handler)
         raise click.exceptions.Exit(int(code))
 
     return run
@@ -103,18 +105,18 @@ def refusal(error: OSError) -> str:
     return f"The system refused: {error}. Check the path, its permissions and the free space."
 
 
-def _explained(error: BaseException, screen: Screen) -> Exit:
-    """Print what went wrong, for people and for programs, and say which exit code it is."""
-    said = getattr(error, "__notes__", [])
+def _report_error(error: BaseException, screen: Screen) -> Exit:
+    """Print what went wrong, for people and for programs; return the exit code."""
+    notes = getattr(error, "__notes__", [])
     if isinstance(error, SpoliaError):
-        code, message = exit_of(error), " ".join((str(error), *said))
+        code, message = exit_of(error), " ".join((str(error), *notes))
     elif isinstance(error, Terminated):
         code, message = Exit.TERMINATED, "Terminated. Published data stays; run the same command again to go on."
     elif isinstance(error, (KeyboardInterrupt, Cancelled)):
         code, message = Exit.INTERRUPTED, "Stopped. Published data stays; run the same command again to go on."
     elif place := place_of(error):
-        said = said or [f"In {place}."]
-        code, message = Exit.USAGE, " ".join((f"Your code failed with {type(error).__name__}: {error}.", *said))
+        notes = notes or [f"In {place}."]
+        code, message = Exit.USAGE, " ".join((f"Your code failed with {type(error).__name__}: {error}.", *notes))
     elif isinstance(error, OSError):
         code, message = Exit.USAGE, refusal(error)
     else:

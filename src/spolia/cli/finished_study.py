@@ -28,6 +28,7 @@ NAMED_BY_OPTIONS = (
     "PromptFile(place='spolia:",
 )
 """What a flow may read beside the passages of the data."""
+# Files are hashed in pieces, so that a large data set never fills the memory.
 PIECE = 1 << 20
 
 
@@ -36,79 +37,87 @@ class FinishedStudy:
 
     Args:
         folder: of the study.
-        given: the options of the command; `ELSE_ALIKE` make no difference.
+        options: the options of the command; `ELSE_ALIKE` make no difference.
         files: what is read: the space, the data, earlier studies.
     """
 
-    def __init__(self, folder: Path, given: MeasuringOptions, files: Sequence[Path]) -> None:
-        self.path, self._given = folder / FINISHED, given
-        options = asdict(given) | {"out": folder.resolve()}
-        self._options = {name: str(value) for name, value in options.items() if name not in ELSE_ALIKE}
-        self._files = [path for path in (*files, given.profile_file or Path(PROFILE)) if path.exists()]
+    def __init__(self, folder: Path, options: MeasuringOptions, files: Sequence[Path]) -> None:
+        self.path, self._arguments = folder / FINISHED, options
+        values = asdict(options) | {"out": folder.resolve()}
+        self._option_texts = {name: str(value) for name, value in values.items() if name not in ELSE_ALIKE}
+        self._files = [path for path in (*files, options.profile_file or Path(PROFILE)) if path.exists()]
 
     @property
-    def can_be_known(self) -> bool:
-        """Whether all that the result depends on is looked at here."""
-        return not any(getattr(self._given, name) for name in OUTSIDE)
+    def is_traceable(self) -> bool:
+        """Return whether everything that the result depends on is compared here."""
+        return not any(getattr(self._arguments, name) for name in OUTSIDE)
 
     def read(self) -> dict[str, Any] | None:
-        """What was written, if nothing has changed since; None otherwise."""
-        if not self.can_be_known or not self.path.is_file():
+        """Read the saved result if nothing has changed since; None otherwise."""
+        if not self.is_traceable or not self.path.is_file():
             return None
         try:
-            found = checksums.recall(self.path) or {}
-            if found["key"] == self._key() and found["written"] == _contents(map(Path, found["files"])):
-                return dict(found["result"])
+            saved = checksums.recall(self.path) or {}
+            if saved["key"] == self._key() and saved["written"] == _hash_files(map(Path, saved["files"])):
+                return dict(saved["result"])
         except (OSError, ValueError, LookupError, TypeError):  # written by another version, or cut off
             return None
         return None
 
-    def write(self, result: Mapping[str, Any], reads: Iterable[str], store: Path, written: Sequence[Path]) -> None:
+    def write(self, result: Mapping[str, Any], reads: Iterable[str], store: Path, result_files: Sequence[Path]) -> None:
         """Keep a result with the files that hold it, unless its flows read what is not looked at here.
 
         Args:
             reads: what flows read, as the study's file names it.
             store: the folder of the stores that are made of data sets.
         """
-        known = (*NAMED_BY_OPTIONS, f"NodeGroup(corpus=Corpus(path='{store}", f"Corpus(path='{store}")
+        known_reads = (*NAMED_BY_OPTIONS, f"NodeGroup(corpus=Corpus(path='{store}", f"Corpus(path='{store}")
+        # An old result is removed first, so that a study which cannot be kept leaves none behind.
         self.path.unlink(missing_ok=True)
-        if not self.can_be_known or not all(one.startswith(known) for one in reads):
+        if not self.is_traceable or not all(name.startswith(known_reads) for name in reads):
             return
-        files = [str(path.resolve()) for path in written]
-        whole = {"key": self._key(), "files": files, "written": _contents(map(Path, files)), "result": dict(result)}
-        checksums.write(self.path, whole)
+        files = [str(path.resolve()) for path in result_files]
+        record = {"key": self._key(), "files": files, "written": _hash_files(map(Path, files)), "result": dict(result)}
+        checksums.write(self.path, record)
 
     def _key(self) -> str:
         variables = {name: value for name, value in os.environ.items() if name.startswith("SPOLIA_")}
-        about = {"options": self._options, "variables": variables, "files": _contents(self._files), "Spolia": _code()}
+        about = {
+            "options": self._option_texts,
+            "variables": variables,
+            "files": _hash_files(self._files),
+            "Spolia": _hash_code(),
+        }
         return blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def _contents(paths: Iterable[Path]) -> str:
-    """A hash of files, and of all files in folders, by their names."""
-    found = blake2b(digest_size=16)
+def _hash_files(paths: Iterable[Path]) -> str:
+    """Hash files, and all files in folders, with their names."""
+    digest = blake2b(digest_size=16)
     for path in paths:
-        for one in _inside(path) if path.is_dir() else [path]:
-            found.update(f"{one}\0".encode())
-            with one.open("rb") as file:
+        for file_path in _walk(path) if path.is_dir() else [path]:
+            digest.update(f"{file_path}\0".encode())
+            with file_path.open("rb") as file:
                 while piece := file.read(PIECE):
-                    found.update(piece)
-            found.update(b"\0")
-    return found.hexdigest()
+                    digest.update(piece)
+            digest.update(b"\0")
+    return digest.hexdigest()
 
 
-def _inside(folder: Path) -> Iterator[Path]:
+def _walk(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
+        # File systems list folders in any order; sorted, the hash is stable.
         folders.sort()
         yield from (Path(place, name) for name in sorted(files))
 
 
-def _code() -> str:
-    """Which files of Spolia there are, how long and how old."""
-    found = blake2b(f"{spolia.__version__}\0".encode(), digest_size=16)
+def _hash_code() -> str:
+    """Hash the paths, sizes and times of Spolia's own files."""
+    digest = blake2b(f"{spolia.__version__}\0".encode(), digest_size=16)
     for place, folders, files in os.walk(PACKAGE):
+        # Bytecode is written at import and says nothing of the code; sorted, the hash is stable.
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(files):
             about = os.stat(os.path.join(place, name))
-            found.update(f"{place}/{name} {about.st_size} {about.st_mtime_ns}\0".encode())
-    return found.hexdigest()
+            digest.update(f"{place}/{name} {about.st_size} {about.st_mtime_ns}\0".encode())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What a command gives to a flow: node group, embedder, language model; flows by name, to run or to look at."""
+"""Parts that a command gives to a flow: node group, embedder, language model; flows by name, to run or to look at."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -9,10 +9,10 @@ from spolia import flow_files, generation, models
 from spolia.cli.destinations import confirm_builds
 from spolia.cli.load_errors import in_words_of_the_command_line
 from spolia.cli.metadata import refuse_empty_source
-from spolia.cli.models import embedder_for, embedding_of, scorer_for
+from spolia.cli.models import first_embedding, load_embedder, load_scorer
 from spolia.cli.node_groups import refuse_unknown
 from spolia.cli.options import MAIN, RerankOptions
-from spolia.cli.user_modules import own
+from spolia.cli.user_modules import load_user_modules
 from spolia.core.environment import is_looking
 from spolia.core.operator import Operator, Retriever
 from spolia.core.type_compatibility import fits, name_of
@@ -46,9 +46,8 @@ UNNAMED = Corpus("store.spolia").group()
 
 @dataclass(frozen=True)
 class Parts(Value):
-    """What a flow file may use by name: `{use: chunks}`, `{use: corpus}`, `{use: embedder}`, `{use: llm}`, and where
-    they are given `{use: web}`, a second retriever, and `{use: scorer}`.
-    """
+    """Parts that a flow file may use by name: `{use: chunks}`, `{use: corpus}`, `{use: embedder}`, `{use: llm}`, and
+    where they exist `{use: web}`, a second retriever, and `{use: scorer}`."""
 
     chunks: NodeGroup
     embedder: Embedder | None = None
@@ -57,57 +56,60 @@ class Parts(Value):
     scorer: Scorer | None = None
     retriever: str = "default"
     ranker: str = ""
-    known: tuple[Operator[Any, Any] | type, ...] = ()
+    known_operators: tuple[Operator[Any, Any] | type, ...] = ()
     prompts: Path | None = None
-    without: str = ""
-    second: Condition | None = None
+    embedder_error: str = ""
+    second_condition: Condition | None = None
     trusted: tuple[object, ...] = ()
 
-    def given(self) -> dict[str, Any]:
-        """By name, as far as they are there."""
-        every: dict[str, Any] = {
+    def by_name(self) -> dict[str, Any]:
+        """Return the parts that exist, by name."""
+        parts: dict[str, Any] = {
             "chunks": self.chunks,
             "corpus": self.chunks.corpus,
             "embedder": self.embedder,
             "llm": self.llm,
         }
-        every |= {"web": self.web, "scorer": self.scorer}
-        return {name: part for name, part in every.items() if part is not None}
+        parts |= {"web": self.web, "scorer": self.scorer}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
-def parts_of(
+def build_parts(
     store: str,
     models: RerankOptions = NO_MODELS,
     llm: LanguageModel | None = None,
     group: str = MAIN,
-    known: Sequence[str] | None = None,
+    modules: Sequence[str] | None = None,
     prompts: Path | None = None,
     measures: bool = True,
 ) -> Parts:
-    """The parts for searching a group of a store, with the user's own modules and prompts.
+    """Build the parts for searching a group of a store, with the user's own modules and prompts.
 
-    Of an embedder that cannot be made or asked, `without` says why: flows that need none run without it.
+    Of an embedder that cannot be made or asked, `embedder_error` says why: flows that need none run without it.
 
     Args:
         measures: a server may be asked for the dimension of its embedder, where the store does not know it.
     """
-    corpus, mine = Corpus(str(store)), own(known)
+    corpus, user_modules = Corpus(str(store)), load_user_modules(modules)
     if group != MAIN:
-        refuse_unknown(corpus, [group], mine)
-    searched = corpus.group(group, mine.groups.get(group))
-    parts = Parts(searched, None, llm, scorer=scorer_for(models), known=mine.operators, prompts=prompts)
+        refuse_unknown(corpus, [group], user_modules)
+    node_group = corpus.group(group, user_modules.groups.get(group))
+    parts = Parts(
+        node_group, None, llm, scorer=load_scorer(models), known_operators=user_modules.operators, prompts=prompts
+    )
     parts = parts.but(ranker=models.ranker)
-    built = embedding_of(corpus, group) or (None if group == MAIN else embedding_of(corpus, MAIN))
+    embedding = first_embedding(corpus, group) or (None if group == MAIN else first_embedding(corpus, MAIN))
     try:
-        return parts.but(embedder=embedder_for(models, built, group, measures=measures))
+        return parts.but(embedder=load_embedder(models, embedding, group, measures=measures))
+    # The options name another embedder than the store's: a mistake to report, not a missing embedder.
     except ManifestMismatch:
         raise
     except (StoreError, GroupError, ModelError, WiringError) as error:
-        return parts.but(without=str(error))
+        return parts.but(embedder_error=str(error))
 
 
-def with_sources(parts: Parts, web: Sequence[str] | None, access: Sequence[str] | None = None) -> Parts:
-    """The parts with a condition on the documents that are the second source; the others are the first one.
+def add_second_source(parts: Parts, web: Sequence[str] | None, access: Sequence[str] | None = None) -> Parts:
+    """Add a condition on the documents of the second source; the others are the first source.
 
     Without a store nothing is known of its fields: they are taken for texts.
 
@@ -125,7 +127,7 @@ def with_sources(parts: Parts, web: Sequence[str] | None, access: Sequence[str] 
     assert condition is not None
     if is_known:
         refuse_empty_source(web, condition, parts.chunks, None if access is None else frozenset(access))
-    return parts.but(second=condition, web=second_of(parts.but(second=condition)))
+    return parts.but(second_condition=condition, web=second_of(parts.but(second_condition=condition)))
 
 
 def refuse_unused_sources(flow: str, web: Sequence[str] | None) -> None:
@@ -143,107 +145,108 @@ def refuse_unused_sources(flow: str, web: Sequence[str] | None) -> None:
 
 def second_of(parts: Parts, top_k: int = 5) -> Retriever | None:
     """What searches the second source; it stands beside the store where no condition says which documents it is."""
-    if parts.second is None:
+    if parts.second_condition is None:
         return parts.web
     if parts.chunks == UNNAMED:
-        return within(hybrid(parts.chunks, parts.embedder, top_k=top_k), parts.second)
-    return within(found_by(parts.retriever, parts.chunks, parts.embedder, top_k), parts.second)
+        return within(hybrid(parts.chunks, parts.embedder, top_k=top_k), parts.second_condition)
+    return within(found_by(parts.retriever, parts.chunks, parts.embedder, top_k), parts.second_condition)
 
 
 def first_of(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Any]:
     """The flow whose other searches find the first source alone, where there are two."""
-    return flow if parts.second is None else within(flow, Not(parts.second))
+    return flow if parts.second_condition is None else within(flow, Not(parts.second_condition))
 
 
-def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
-    """A question with its conditions; a group that the store lacks is built first."""
-    searched = parts.chunks if parts.chunks.name != MAIN else parts.chunks.corpus
-    return Query(question, filter=condition_of(where or (), searched.snapshot().schema))
+def build_query(question: str, conditions: Sequence[str] | None, parts: Parts) -> Query:
+    """Build a query with its conditions; a group that the store lacks is built first."""
+    target = parts.chunks if parts.chunks.name != MAIN else parts.chunks.corpus
+    return Query(question, filter=condition_of(conditions or (), target.snapshot().schema))
 
 
-def judging(llm: LanguageModel | None) -> LanguageModel | None:
-    """The model as a judge, of whom a measure may ask probabilities of tokens; whether its server states them is seen
-    when it is asked."""
+def prepare_judge(llm: LanguageModel | None) -> LanguageModel | None:
+    """Let measures ask the model for token probabilities; the first call shows whether its server states them."""
     return llm.but(capabilities=llm.capabilities | {NEXT_TOKENS}) if isinstance(llm, models.ChatModel) else llm
 
 
-def able(llm: LanguageModel | None, flow: str) -> LanguageModel | None:
-    """The model with what a published flow needs of it, by the protocol that has it; whether its server can do it is
-    seen when it is asked."""
+def add_capabilities(llm: LanguageModel | None, flow: str) -> LanguageModel | None:
+    """Give the model the capabilities and protocol that a published flow needs; the first call shows whether its server
+    has them."""
     if not isinstance(llm, models.ChatModel) or flow not in MODULES:
         return llm
     needed = flow_named(flow).capabilities
     if SCORES in needed:
-        return models.CompletionModel(**{one.name: getattr(llm, one.name) for one in fields(Remote)})
+        return models.CompletionModel(**{field.name: getattr(llm, field.name) for field in fields(Remote)})
     return llm.but(capabilities=llm.capabilities | needed)
 
 
-def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator[Query, Any], str]:
-    """A flow by its name or file, and in one line what was chosen, where there was a choice."""
+def load_flow(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator[Query, Any], str]:
+    """Load a flow by its name or file, and say in one line what was chosen, if there was a choice."""
     if is_file(name):
-        flow = with_prompts(from_file(name, parts), parts.prompts)
+        flow = override_prompts(load_flow_file(name, parts), parts.prompts)
+        # A mistake in a file's wiring shows here, before anything is asked.
         flow.gives(Query)
         return flow, ""
-    how_many = {} if top_k is None else {"top_k": top_k}
+    limits = {} if top_k is None else {"top_k": top_k}
     if name == "default":
-        return found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer), _chosen(parts)
-    more: dict[str, Any] = {"retriever": parts.retriever} if name in MODULES else {}
+        return found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer), _explain_choice(parts)
+    options: dict[str, Any] = {"retriever": parts.retriever} if name in MODULES else {}
     if name in MODULES:
-        more["scorer"] = parts.scorer
+        options["scorer"] = parts.scorer
     try:
         if name in MODULES and name != "naive":
-            more["web"] = second_of(parts, top_k or flow_named(name).top_k)
+            options["web"] = second_of(parts, top_k or flow_named(name).top_k)
         if name in RETRIEVERS:
             flow = found_by(name, parts.chunks, parts.embedder, top_k or 10, parts.scorer, parts.ranker)
         else:
-            flow = named(name)(parts.chunks, parts.embedder, able(parts.llm, name), **how_many, **more)
+            flow = named(name)(parts.chunks, parts.embedder, add_capabilities(parts.llm, name), **limits, **options)
     except WiringError as error:
-        if parts.without:
-            error.add_note(parts.without)
+        if parts.embedder_error:
+            error.add_note(parts.embedder_error)
         raise
-    flow = with_prompts(first_of(flow, parts) if name in MODULES else flow, parts.prompts)
-    has_choice = parts.retriever == "default" and (name in CHOOSING or (name in MODULES and bool(parts.without)))
-    return flow, _chosen(parts) if has_choice else ""
+    flow = override_prompts(first_of(flow, parts) if name in MODULES else flow, parts.prompts)
+    has_choice = parts.retriever == "default" and (name in CHOOSING or (name in MODULES and bool(parts.embedder_error)))
+    return flow, _explain_choice(parts) if has_choice else ""
 
 
-def _chosen(parts: Parts) -> str:
-    """In one line, why the flow `default` searches as it does."""
-    return f"bm25: {parts.without}" if parts.without else choose(parts.chunks, parts.embedder)[1]
+def _explain_choice(parts: Parts) -> str:
+    """Explain in one line why the flow `default` searches as it does."""
+    return f"bm25: {parts.embedder_error}" if parts.embedder_error else choose(parts.chunks, parts.embedder)[1]
 
 
-def with_prompts(flow: Operator[Any, Any], folder: Path | None) -> Operator[Any, Any]:
-    """The flow, asked with the prompts of a folder, if one is named."""
+def override_prompts(flow: Operator[Any, Any], folder: Path | None) -> Operator[Any, Any]:
+    """Return the flow with the prompts of a folder, if one is named."""
     if folder is None:
         return flow
-    found: Operator[Any, Any] = flow_files.prompts.overridden(flow, folder)
-    return found
+    changed_flow: Operator[Any, Any] = flow_files.prompts.overridden(flow, folder)
+    return changed_flow
 
 
-def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
+def load_flow_file(name: str, parts: Parts) -> Operator[Query, Any]:
     file = Path(name)
     if not file.exists():
-        beside = (str(one) for one in file.parent.glob("*") if one.suffix.lower() in SUFFIXES)
-        raise FlowFileError(f"{name} does not exist. {advice(name, beside)}")
+        candidates = (str(path) for path in file.parent.glob("*") if path.suffix.lower() in SUFFIXES)
+        raise FlowFileError(f"{name} does not exist. {advice(name, candidates)}")
     with in_words_of_the_command_line():
-        flow = flow_files.load(Path(name), parts.given(), parts.known)
+        flow = flow_files.load(Path(name), parts.by_name(), parts.known_operators)
     if not is_looking():
-        confirm_builds(name, flow, (*parts.given().values(), *parts.trusted))
+        # A flow file may name servers, so nothing of it runs before the user confirms.
+        confirm_builds(name, flow, (*parts.by_name().values(), *parts.trusted))
     return flow
 
 
 def is_file(name: str) -> bool:
-    """Whether a flow is named by its file; a built-in name goes first."""
+    """Check whether a flow is named by its file; a built-in name goes first."""
     return name not in BUILT_IN and (name.lower().endswith(SUFFIXES) or Path(name).is_file())
 
 
-def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answer]:
-    """The flow, with a step that answers where it only finds passages."""
-    given = flow.gives(Query)
-    if fits(Answer, given, {}):
+def ensure_answer(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answer]:
+    """Return the flow, with an answering step if it only finds passages."""
+    output_type = flow.gives(Query)
+    if fits(Answer, output_type, {}):
         return flow
-    if not fits(Ranking, given, {}):
-        raise WiringError(f"The flow gives {name_of(given)}; to ask, it must give an Answer or a Ranking.")
+    if not fits(Ranking, output_type, {}):
+        raise WiringError(f"The flow gives {name_of(output_type)}; to ask, it must give an Answer or a Ranking.")
     if parts.llm is not None:
-        return flow >> with_prompts(generation.Reader(parts.llm), parts.prompts)
+        return flow >> override_prompts(generation.Reader(parts.llm), parts.prompts)
     analyzer = parts.chunks.corpus.snapshot().manifest(parts.chunks.name).analyzer
     return flow >> generation.Extract(analyzer=analyzer)

@@ -9,18 +9,18 @@ from spolia.cli.flow_parts import (
     CHOOSING,
     UNNAMED,
     Parts,
-    able,
+    add_capabilities,
+    add_second_source,
+    build_parts,
     first_of,
-    flow_of,
-    parts_of,
+    load_flow,
+    override_prompts,
     second_of,
-    with_prompts,
-    with_sources,
 )
-from spolia.cli.model_profile import profile_of
-from spolia.cli.models import embedder_for, model_at, scorer_for
+from spolia.cli.model_profile import load_profile
+from spolia.cli.models import load_embedder, load_language_model, load_scorer
 from spolia.cli.options import MAIN, RerankOptions
-from spolia.cli.user_modules import own
+from spolia.cli.user_modules import load_user_modules
 from spolia.core.environment import unused
 from spolia.core.operator import Operator
 from spolia.flow_files.built_in_flows import RETRIEVERS, found_by, from_paper, hybrid
@@ -46,18 +46,20 @@ def looked_at(
     profile_file: Path | None = None,
 ) -> Parts:
     """The parts of a store and the models of the profile, or their stand-ins. Asks no model."""
-    profile = profile_of(profile_file)
+    profile = load_profile(profile_file)
     named, store = {**profile.options(), "profile_file": profile_file}, store or profile.store or None
     models = RerankOptions(**{one.name: named[one.name] for one in fields(RerankOptions) if one.name in named})
     with unused():
-        llm = model_at(named.get("llm", ""), named.get("model", ""), profile) or STAND_IN.llm
+        llm = load_language_model(named.get("llm", ""), named.get("model", ""), profile) or STAND_IN.llm
         if store is None:
-            scorer, embedder = scorer_for(models) or STAND_IN.scorer, embedder_for(models, None, MAIN, measures=False)
-            parts = STAND_IN.but(embedder=embedder, scorer=scorer, known=own(known).operators, prompts=prompts)
+            scorer, embedder = load_scorer(models) or STAND_IN.scorer, load_embedder(models, None, MAIN, measures=False)
+            parts = STAND_IN.but(
+                embedder=embedder, scorer=scorer, known_operators=load_user_modules(known).operators, prompts=prompts
+            )
         else:
-            parts = parts_of(store, models, known=known, prompts=prompts, measures=False)
+            parts = build_parts(store, models, modules=known, prompts=prompts, measures=False)
         trusted = (llm, parts.scorer, parts.embedder) if profile.is_named else ()
-        return with_sources(parts.but(llm=llm, trusted=trusted), web)
+        return add_second_source(parts.but(llm=llm, trusted=trusted), web)
 
 
 def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
@@ -72,11 +74,11 @@ def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
         found = found_by("hybrid", parts.chunks, parts.embedder, 10 if name == "default" else 5, scorer)
         return found if name == "default" else first_of(found >> Extract(parts.embedder), parts)
     if parts.chunks == UNNAMED and name in MODULES:
-        return with_prompts(first_of(as_published(name, parts), parts), parts.prompts)
+        return override_prompts(first_of(as_published(name, parts), parts), parts.prompts)
     if name in MODULES and "scorer" in flow_named(name).needs:
         parts = parts.but(scorer=parts.scorer or STAND_IN.scorer)
     with unused():
-        return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]
+        return load_flow(name, parts.but(llm=None) if name in CHOOSING else parts)[0]
 
 
 def as_published(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
@@ -84,4 +86,4 @@ def as_published(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
     top_k = flow_named(name).top_k
     search = hybrid(parts.chunks, parts.embedder, top_k=top_k)
     more: dict[str, Any] = {"search": search, "web": second_of(parts, top_k), "scorer": parts.scorer}
-    return from_paper(name, parts.chunks, parts.embedder, able(parts.llm, name), **more)
+    return from_paper(name, parts.chunks, parts.embedder, add_capabilities(parts.llm, name), **more)

@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping
 
-from spolia.cli.destinations import tell_of_groups
+from spolia.cli.destinations import print_group_servers
 from spolia.cli.exit_codes import Exit
 from spolia.cli.results import unmade_data
 from spolia.cli.screen import Screen, one_line
 from spolia.cli.user_modules import UserModules
 from spolia.errors import ManifestMismatch
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.groups.group_build import with_those_below
+from spolia.stores.groups.group_build import with_descendants
 from spolia.stores.groups.materialise import materialise
-from spolia.stores.manifest import Manifest, definition_by_now, in_order
+from spolia.stores.manifest import Manifest, current_definition, sort_groups
 
 
 def group_by_name(corpus: Corpus, name: str, mine: UserModules, *, rebuild: bool) -> NodeGroup:
     """A group as modules define it; else, to rebuild it, as the store does, by the code and the models of now."""
     stored = corpus.latest().manifests.get(name) if rebuild and name not in mine.groups else None
-    return corpus.group(name, mine.groups.get(name) if stored is None else definition_by_now(stored, mine.operators))
+    return corpus.group(name, mine.groups.get(name) if stored is None else current_definition(stored, mine.operators))
 
 
 def build_groups(screen: Screen, wanted: list[NodeGroup], rebuild: bool, mine: UserModules) -> Exit:
@@ -53,5 +53,5 @@ def _tell_where_texts_go(
 ) -> None:
     """Report the groups being built: the requested ones, and those of the store below them."""
     given = {group.name: group.definition for group in wanted if group.definition is not None}
-    made = with_those_below([group.name for group in wanted], in_order(dict(there)))
-    tell_of_groups(screen, given.values(), [one for one in made if one.group not in given], mine.operators)
+    made = with_descendants([group.name for group in wanted], sort_groups(dict(there)))
+    print_group_servers(screen, given.values(), [one for one in made if one.group not in given], mine.operators)

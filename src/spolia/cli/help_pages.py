@@ -9,30 +9,30 @@ LINES = 36
 """Options of a command that `--help` describes, required ones, its own, shared ones. It only names the others."""
 _COLUMN = 30
 """Characters at most for an option or command in front of what it does."""
-_IS_WHOLE = "spolia.help_all"
+_FULL_HELP = "spolia.help_all"
 
 
-def _show_whole(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        ctx.meta[_IS_WHOLE] = True
+def _show_full_help(ctx: click.Context, param: click.Parameter, is_requested: bool) -> None:
+    if is_requested:
+        ctx.meta[_FULL_HELP] = True
         click.echo(ctx.get_help())
         ctx.exit()
 
 
-_WHOLE = click.Option(
-    ["--help-all"], is_flag=True, expose_value=False, is_eager=True, callback=_show_whole,
+_HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, expose_value=False, is_eager=True, callback=_show_full_help,
     help="Describe every option in full.",
 )  # fmt: skip
 
 
 class TwoHelps(click.Command):
-    """A command or group of commands with a short help and a whole one."""
+    """Command or group of commands with a short help and a full one."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        return [*super().get_params(ctx), _WHOLE]
+        return [*super().get_params(ctx), _HELP_ALL]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_help(self, ctx, formatter, bool(ctx.meta.get(_IS_WHOLE)))
+        write_help(self, ctx, formatter, bool(ctx.meta.get(_FULL_HELP)))
 
 
 class HelpCommand(TwoHelps):
@@ -55,24 +55,24 @@ def missing_parameter(param: click.Parameter) -> str:
     return f"Write {_usage(param)}: {(getattr(param, 'help', '') or '').partition('. ')[0].removesuffix('.')}."
 
 
-def write_help(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter, whole: bool) -> None:
+def write_help(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter, is_full: bool) -> None:
     """Write a row for each command, argument and option.
 
     Short help has one line for each, and the names alone of options beyond `LINES`.
     """
     command.format_usage(ctx, formatter)
-    for paragraph in (command.help or "").split("\n\n")[: None if whole else 1]:
+    for paragraph in (command.help or "").split("\n\n")[: None if is_full else 1]:
         _write_paragraph(formatter, " ".join(paragraph.split()))
     if isinstance(command, HelpGroup):
-        _write_rows(formatter, "Commands", command.help_rows(ctx), whole)
+        _write_rows(formatter, "Commands", command.help_rows(ctx), is_full)
     arguments = [(_usage(param), param.help or "") for param in command.params if isinstance(param, click.Argument)]
     options = [param for param in command.params if isinstance(param, click.Option)]
     options.sort(key=lambda param: not param.required)
-    _write_rows(formatter, "Arguments", arguments, whole)
-    shown = options if whole else [*options[:LINES], _WHOLE]
-    rows = [(_usage(param), _purpose(param)) for param in shown]
-    _write_rows(formatter, "Options", rows, whole)
-    if not whole and (further := ", ".join(param.opts[0] for param in options[LINES:])):
+    _write_rows(formatter, "Arguments", arguments, is_full)
+    listed_options = options if is_full else [*options[:LINES], _HELP_ALL]
+    rows = [(_usage(param), _purpose(param)) for param in listed_options]
+    _write_rows(formatter, "Options", rows, is_full)
+    if not is_full and (further := ", ".join(param.opts[0] for param in options[LINES:])):
         _write_paragraph(formatter, f"Further options, which --help-all describes: {further}")
     if command.epilog:
         _write_paragraph(formatter, command.epilog)
@@ -102,7 +102,7 @@ def _purpose(param: click.Option) -> str:
     )
 
 
-def _write_rows(formatter: click.HelpFormatter, title: str, rows: list[tuple[str, str]], whole: bool) -> None:
+def _write_rows(formatter: click.HelpFormatter, title: str, rows: list[tuple[str, str]], is_full: bool) -> None:
     if not rows:
         return
     column = min(_COLUMN, max(len(usage) for usage, _ in rows))
@@ -111,5 +111,5 @@ def _write_rows(formatter: click.HelpFormatter, title: str, rows: list[tuple[str
         for usage, text in rows:
             start = f"  {usage:<{column}}  "
             width = max(20, formatter.width - len(start))
-            lines = textwrap.wrap(text, width) if whole else [textwrap.shorten(text, width, placeholder=" …")]
+            lines = textwrap.wrap(text, width) if is_full else [textwrap.shorten(text, width, placeholder=" …")]
             formatter.write(f"{start}{margin.join(lines)}\n")

@@ -20,7 +20,7 @@ VALUES_SHOWN = 12
 
 
 def refuse_empty_source(
-    written: Sequence[str], condition: Condition, group: NodeGroup, access: frozenset[str] | None
+    conditions: Sequence[str], condition: Condition, group: NodeGroup, access: frozenset[str] | None
 ) -> None:
     """Refuse a condition on the second source that leaves one of the two sources without a document.
 
@@ -31,67 +31,67 @@ def refuse_empty_source(
         FilterError: how many documents there are, which values the fields have, and what to write.
     """
     snapshot = group.snapshot()
-    if access is None and snapshot.readers.restricted:
+    if access is None and snapshot.readers.is_restricted:
         return
-    who, records = access or frozenset(), snapshot.open.records(group.name)
+    principals, records = access or frozenset(), snapshot.open.records(group.name)
 
-    def count(wanted: Condition | None) -> int:
-        return records.documents(snapshot.allowed(group.name, who, wanted))
+    def count(filter: Condition | None) -> int:
+        return records.count_documents(snapshot.allowed(group.name, principals, filter))
 
-    def divides(wanted: Condition) -> bool:
-        return count(wanted) > 0 and count(Not(wanted)) > 0
+    def divides(filter: Condition) -> bool:
+        return count(filter) > 0 and count(Not(filter)) > 0
 
     total = count(None)
     if total == 0 or divides(condition):
         return
-    readable = "documents that you may read" if snapshot.readers.restricted else "documents"
+    readable = "documents that you may read" if snapshot.readers.is_restricted else "documents"
     lacking = "second" if count(condition) == 0 else "first"
     how_many = f"none of the {total:,}" if lacking == "second" else f"each of the {total:,}"
-    options = " ".join(f"--web {shlex.quote(one)}" for one in written)
-    said = f"{options}: {how_many} {readable} fulfils it, so the {lacking} source would be empty."
+    option_text = " ".join(f"--web {shlex.quote(text)}" for text in conditions)
+    message = f"{option_text}: {how_many} {readable} fulfils it, so the {lacking} source would be empty."
     advice = ""
-    for name in named_fields(written):
-        values = records.values(name, snapshot.allowed(group.name, who))
-        said += f" {_told(name, values)}"
-        split = (one for one in values[:VALUES_SHOWN] if divides(where(**{name: [one]})))
-        if not advice and (found := next(split, None)) is not None:
-            advice = f" Write for example --web {shlex.quote(f'{name}={found}')}."
-    raise FilterError(said + (advice or " Write a condition that some documents fulfil and others do not."))
+    for name in named_fields(conditions):
+        values = records.values(name, snapshot.allowed(group.name, principals))
+        message += f" {_describe_values(name, values)}"
+        split = (candidate for candidate in values[:VALUES_SHOWN] if divides(where(**{name: [candidate]})))
+        if not advice and (example := next(split, None)) is not None:
+            advice = f" Write for example --web {shlex.quote(f'{name}={example}')}."
+    raise FilterError(message + (advice or " Write a condition that some documents fulfil and others do not."))
 
 
-def _told(name: str, values: Sequence[Scalar]) -> str:
-    """The values of a field in words: all if they are few, else the first and the last.
+def _describe_values(name: str, values: Sequence[Scalar]) -> str:
+    """Describe the values of a field: all if they are few, else the first and the last.
 
-    >>> _told("source", ["local", "web"])
+    >>> _describe_values("source", ["local", "web"])
     "The field 'source' has the values local, web."
-    >>> _told("year", list(range(1990, 2020)))
+    >>> _describe_values("year", list(range(1990, 2020)))
     "The field 'year' has 30 values, from 1990 to 2019."
     """
     if not values:
         return f"No document has a value of the field {name!r}."
     if len(values) > VALUES_SHOWN:
         return f"The field {name!r} has {len(values):,} values, from {values[0]!s:.40} to {values[-1]!s:.40}."
-    listed = ", ".join(f"{one!s:.40}" for one in values)
-    return f"The field {name!r} has the value{'s' if len(values) > 1 else ''} {listed}."
+    value_list = ", ".join(f"{value!s:.40}" for value in values)
+    return f"The field {name!r} has the value{'s' if len(values) > 1 else ''} {value_list}."
 
 
-def fields_of(written: Sequence[str] | None) -> tuple[Field, ...] | None:
-    """The fields; None where none is declared, so that those stay that a store has.
+def parse_fields(declarations: Sequence[str] | None) -> tuple[Field, ...] | None:
+    """Return the declared fields; None without any, so that the store keeps its fields.
 
     Args:
-        written: each as `author`, `year:int` or `year:int=0`, with the value of what has none.
+        declarations: each as `author`, `year:int` or `year:int=0`, with the value of what has none.
 
-    >>> fields_of(["year:int=0"])
+    >>> parse_fields(["year:int=0"])
     (Field(name='year', kind='int', default=0, max_length=None),)
     """
-    return tuple(map(_field, written)) if written else None
+    return tuple(map(_parse_field, declarations)) if declarations else None
 
 
-def _field(text: str) -> Field:
-    said, has_default, default = text.partition("=")
-    name, _, written = (part.strip() for part in said.partition(":"))
-    kinds: dict[str, Kind] = {one: one for one in get_args(Kind)}
-    if (kind := kinds.get(written or "str")) is None or not name:
+def _parse_field(text: str) -> Field:
+    declaration, has_default, default = text.partition("=")
+    name, _, kind_name = (part.strip() for part in declaration.partition(":"))
+    kinds: dict[str, Kind] = {literal: literal for literal in get_args(Kind)}
+    if (kind := kinds.get(kind_name or "str")) is None or not name:
         raise FilterError(
             f"--field {text!r} declares no field. Write NAME, NAME:KIND or NAME:KIND=DEFAULT; {', '.join(kinds)}."
         )

@@ -30,7 +30,7 @@ M = TypeVar("M", bound=Remote)
 
 @dataclass(frozen=True)
 class ModelProfile(Value):
-    """What a profile says.
+    """Profile with the models, the store and who asks.
 
     Args:
         path: of the file; empty for none.
@@ -69,29 +69,33 @@ class ModelProfile(Value):
                 ) from error
 
     def options(self) -> dict[str, Any]:
-        """What it says, as options by the names of their parameters."""
-        found: dict[str, Any] = {"access": list(self.access)} if self.access else {}
+        """Return the settings as options, by the names of their parameters."""
+        values: dict[str, Any] = {"access": list(self.access)} if self.access else {}
         for table, settings in self.tables.items():
             url, model = TABLES[table]
-            found |= {url: settings["url"]} | ({model: settings["model"]} if settings.get("model") else {})
-        return found
+            values |= {url: settings["url"]} | ({model: settings["model"]} if settings.get("model") else {})
+        return values
 
-    def model(self, table: str, url: str, name: str, **more: Any) -> Any:
-        """The model of this name at this address. The settings of the profile hold for its own address alone, so that
+    def model(self, table: str, url: str, name: str, **overrides: Any) -> Any:
+        """Build the model of this name at this address. The profile's settings hold for its own address alone, so that
         no key goes to another server.
 
         Raises:
             VariableRefused: the profile was not named by the caller, and names a variable that is not allowed.
         """
-        known = self.tables.get(table, {})
-        is_its_own = known.get("url") == url
-        said = {name: value for name, value in known.items() if name not in ("url", "model")} if is_its_own else {}
-        if said and known.get("model", name) != name:
-            said = {KEY: said[KEY]} if KEY in said else {}
-        found = _kind_of(table)(name, url, **{KEY: usual_key(url), **said, **more})
+        profile_settings = self.tables.get(table, {})
+        is_its_own = profile_settings.get("url") == url
+        settings = (
+            {name: value for name, value in profile_settings.items() if name not in ("url", "model")}
+            if is_its_own
+            else {}
+        )
+        if settings and profile_settings.get("model", name) != name:
+            settings = {KEY: settings[KEY]} if KEY in settings else {}
+        built_model = _kind_of(table)(name, url, **{KEY: usual_key(url), **settings, **overrides})
         if is_its_own:
-            self._refuse(found)
-        return found
+            self._refuse(built_model)
+        return built_model
 
 
 def _kind_of(table: str) -> type[Remote]:
@@ -109,7 +113,7 @@ KEYS = {
 
 
 def usual_key(url: str) -> str:
-    """The default variable for the key of a server.
+    """Return the default variable for the key of a server.
 
     >>> usual_key("https://api.jina.ai/v1"), usual_key("http://127.0.0.1:8000/v1")
     ('JINA_API_KEY', 'OPENAI_API_KEY')
@@ -117,8 +121,8 @@ def usual_key(url: str) -> str:
     return next((name for part, name in KEYS.items() if part in url), "OPENAI_API_KEY")
 
 
-def profile_of(file: Path | None) -> ModelProfile:
-    """The profile of a file, or of `spolia.toml` in the working directory; an empty one if the file does not exist.
+def load_profile(file: Path | None) -> ModelProfile:
+    """Load a profile from a file, or from `spolia.toml` in the working directory; empty if the file does not exist.
 
     Raises:
         QueryError: it cannot be read, or says what is not known, or holds a secret; the value is not repeated.
@@ -127,54 +131,63 @@ def profile_of(file: Path | None) -> ModelProfile:
     if file is None and not path.is_file():
         return ModelProfile()
     try:
-        said = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"The profile {path} cannot be read: {error}. Name a text file in TOML.") from error
     except tomllib.TOMLDecodeError as error:
         raise QueryError(f"The profile {path} is not valid TOML: {error}.") from error
-    if unknown := sorted(said.keys() - {"store", "access", *TABLES}):
-        _refuse_secret(path, said, "")
+    if unknown := sorted(content.keys() - {"store", "access", *TABLES}):
+        # An unknown name may be that of a secret, whose message says where secrets belong.
+        _refuse_secret(path, content, "")
         raise QueryError(f"{path}: {unknown[0]!r} is not known. Write some of: store, access, [{'], ['.join(TABLES)}].")
-    access, store = said.get("access", []), said.get("store", "")
-    if not isinstance(store, str) or not isinstance(access, list) or not all(isinstance(one, str) for one in access):
+    access, store = content.get("access", []), content.get("store", "")
+    if (
+        not isinstance(store, str)
+        or not isinstance(access, list)
+        or not all(isinstance(principal, str) for principal in access)
+    ):
         raise QueryError(f'{path}: store is a text, access a list of texts. Write access = ["ann", "staff"].')
-    tables = {name: _settings(path, name, said[name]) for name in TABLES if name in said}
+    tables = {name: _check_settings(path, name, content[name]) for name in TABLES if name in content}
     return ModelProfile(str(path), file is not None, store, tuple(access), tables)
 
 
-def _settings(path: Path, table: str, said: Any) -> dict[str, Any]:
-    if not isinstance(said, dict) or not isinstance(said.get("url"), str):
+def _check_settings(path: Path, table: str, settings: Any) -> dict[str, Any]:
+    if not isinstance(settings, dict) or not isinstance(settings.get("url"), str):
         raise QueryError(f'{path}: [{table}] has no url. Write url = "http://127.0.0.1:8000/v1" below it.')
     kind: Any = _kind_of(table)
-    known = {one.name for one in fields(kind)} - {"base_url"} | {"url"}
-    _refuse_secret(path, {name: value for name, value in said.items() if name not in known}, f"[{table}] ")
-    if unknown := sorted(said.keys() - known):
+    setting_names = {field.name for field in fields(kind)} - {"base_url"} | {"url"}
+    _refuse_secret(path, {name: value for name, value in settings.items() if name not in setting_names}, f"[{table}] ")
+    if unknown := sorted(settings.keys() - setting_names):
         raise QueryError(
-            f"{path}: [{table}] has {unknown[0]!r}, which is not a setting. Write some of: {', '.join(sorted(known))}."
+            f"{path}: [{table}] has {unknown[0]!r}, which is not a setting. Write some of: {', '.join(sorted(setting_names))}."
         )
-    variable = said.get(KEY, "")
+    variable = settings.get(KEY, "")
     if not isinstance(variable, str) or (variable and not _VARIABLE.fullmatch(variable)):
         raise QueryError(
             f"{path}: {KEY} of [{table}] is not an environment variable. Write a name as OPENAI_API_KEY, and "
             "put the key into that variable; a key itself is never stored."
         )
-    found = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     try:
-        kind(str(found.get("model", "")), found["url"], **{n: v for n, v in found.items() if n not in ("url", "model")})
+        kind(
+            str(values.get("model", "")),
+            values["url"],
+            **{n: v for n, v in values.items() if n not in ("url", "model")},
+        )
     except ModelError as error:
         raise QueryError(f"{path}: [{table}] {error}") from error
     except (TypeError, SpoliaError) as error:
         raise QueryError(
             f"{path}: [{table}] has a value of another type than its setting. See docs/how-to/models.md."
         ) from error
-    return found
+    return values
 
 
-def _refuse_secret(path: Path, said: Mapping[str, Any], where: str) -> None:
+def _refuse_secret(path: Path, settings: Mapping[str, Any], prefix: str) -> None:
     """Refuse what looks like a secret, without repeating it."""
-    for name in said:
+    for name in settings:
         if _SECRET.search(name):
             raise QueryError(
-                f"{path}: {where}{name} would be a secret in a file. Take it out, put it into an environment variable, "
+                f"{path}: {prefix}{name} would be a secret in a file. Take it out, put it into an environment variable, "
                 f'and write the variable\'s name in the table of the model: {KEY} = "MY_KEY".'
             )

@@ -7,32 +7,32 @@ from typing import Any
 from spolia.cli.user_modules import UserModules
 from spolia.errors import GroupError
 from spolia.stores.corpus import Corpus
-from spolia.stores.groups.definitions import meant, unknown
+from spolia.stores.groups.definitions import suggest_name, unknown_group
 from spolia.stores.manifest import BUILT_IN, Manifest
 from spolia.stores.snapshot.snapshot import Snapshot
 
 DOCUMENT = "document"
 
 
-def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: UserModules) -> None:
+def refuse_unknown(corpus: Corpus, names: Iterable[str], user_modules: UserModules) -> None:
     """Refuse groups that the store does not have, nobody defines, and that are not built in."""
-    there = {*corpus.latest().manifests, *mine.groups}
+    known_names = {*corpus.latest().manifests, *user_modules.groups}
     for name in names:
-        if name not in there and name not in BUILT_IN:
-            raise unknown(name, corpus.path, there)
+        if name not in known_names and name not in BUILT_IN:
+            raise unknown_group(name, corpus.path, known_names)
 
 
 def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
     """Refuse a group that the store does not have, though it may be built in."""
-    there, store = list(snapshot.manifests), snapshot.opened.store
-    if name in there:
+    names, store = list(snapshot.manifests), snapshot.open_store.store
+    if name in names:
         return
     if name in BUILT_IN:
         raise GroupError(
             f"Group {name!r} is not built in {store} yet. Write: spolia groups build {name} --store {store}"
         )
     raise GroupError(
-        f"There is no node group {name!r} in {store}.{meant(name, [*there, *BUILT_IN])} It has: {', '.join(there)}; "
+        f"There is no node group {name!r} in {store}.{suggest_name(name, [*names, *BUILT_IN])} It has: {', '.join(names)}; "
         f"`spolia groups list` also lists groups that can be built."
     )
 
@@ -40,7 +40,7 @@ def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
 def refuse_undroppable(snapshot: Snapshot, name: str) -> None:
     """Refuse to drop a group that the store does not have."""
     if name not in snapshot.manifests and name in BUILT_IN:
-        raise GroupError(f"Group {name!r} is not built in {snapshot.opened.store}, so it cannot be dropped.")
+        raise GroupError(f"Group {name!r} is not built in {snapshot.open_store.store}, so it cannot be dropped.")
     refuse_unbuilt(snapshot, name)
 
 
@@ -52,24 +52,29 @@ def group_data(manifest: Manifest, nodes: int) -> dict[str, Any]:
         "ref": manifest.ref,
         "embeddings": [
             {
-                "embedder": how.embedder,
-                "plain": loads(how.plain) if how.plain else None,
-                "metric": how.metric,
-                "index": loads(how.index),
+                "embedder": embedding.embedder,
+                "plain": loads(embedding.plain) if embedding.plain else None,
+                "metric": embedding.metric,
+                "index": loads(embedding.index),
             }
-            for how in manifest.embeddings
+            for embedding in manifest.embeddings
         ],
         "nodes": nodes,
     }
 
 
 def definition_data(data: dict[str, Any]) -> dict[str, Any]:
-    """A group as the definition in a file; what has its default is left out."""
+    """Return a group as the definition in a file, without what has its default."""
     embeddings = [
-        {"embedder": how["plain"] or how["embedder"]}
-        | ({"metric": how["metric"]} if how["metric"] != "cosine" else {})
-        | ({"index": how["index"]} if how["index"] != "HNSW" else {})
-        for how in data["embeddings"]
+        {"embedder": embedding["plain"] or embedding["embedder"]}
+        | ({"metric": embedding["metric"]} if embedding["metric"] != "cosine" else {})
+        | ({"index": embedding["index"]} if embedding["index"] != "HNSW" else {})
+        for embedding in data["embeddings"]
     ]
-    found = {"transform": data["transform"], "parent": data["parent"], "ref": data["ref"], "embeddings": embeddings}
-    return {name: value for name, value in found.items() if value and (name, value) != ("parent", DOCUMENT)}
+    definition = {
+        "transform": data["transform"],
+        "parent": data["parent"],
+        "ref": data["ref"],
+        "embeddings": embeddings,
+    }
+    return {name: value for name, value in definition.items() if value and (name, value) != ("parent", DOCUMENT)}

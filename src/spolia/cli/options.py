@@ -24,10 +24,10 @@ def _allow_store(context: click.Context, param: click.Parameter, store: str) -> 
     """Refuse a store of a profile whose address reads a variable that is not allowed."""
     source = context.get_parameter_source(param.name or "")
     if source is not None and source.name == "DEFAULT_MAP":
-        from spolia.cli.model_profile import profile_of
+        from spolia.cli.model_profile import load_profile
 
         try:
-            return profile_of(context.params.get("profile_file")).store
+            return load_profile(context.params.get("profile_file")).store
         except VariableRefused as error:
             raise click.UsageError(error.reason, context) from error
     return store
@@ -170,13 +170,13 @@ FlowArgument: TypeAlias = Annotated[str, argument("FLOW", FLOWS)]
 WAIT_S = 10.0
 
 
-def _profiled(context: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
+def _read_profile(context: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
     """Take what the profile says for the options that are not written."""
     if file is not None or Path("spolia.toml").is_file():
-        from spolia.cli.model_profile import profile_of
+        from spolia.cli.model_profile import load_profile
 
         try:
-            profile = profile_of(file)
+            profile = load_profile(file)
         except QueryError as error:
             if file is None:  # nobody wrote the option
                 raise click.UsageError(
@@ -184,7 +184,7 @@ def _profiled(context: click.Context, param: click.Parameter, file: Path | None)
                 ) from error
             raise click.BadParameter(str(error)) from error
         context.default_map = {**(context.default_map or {}), **profile.options()}
-        needs_store = any(one.name == "store" and one.required for one in context.command.params)
+        needs_store = any(parameter.name == "store" and parameter.required for parameter in context.command.params)
         if profile.address and needs_store:
             context.default_map["store"] = profile.address
     return file
@@ -195,7 +195,7 @@ ProfileFile: TypeAlias = Annotated[
     option(
         "--profile-file FILE",
         "TOML file with models, store and principals; by default spolia.toml in the working directory.",
-        callback=_profiled,
+        callback=_read_profile,
         is_eager=True,
     ),
 ]
@@ -203,7 +203,7 @@ ProfileFile: TypeAlias = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What all commands take alike that embed."""
+    """Options of all commands that embed."""
 
     embedder: Annotated[
         str,
@@ -220,7 +220,7 @@ class ModelOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RerankOptions(ModelOptions):
-    """What all commands take alike that search."""
+    """Options of all commands that search."""
 
     reranker: Annotated[
         str,
@@ -246,13 +246,13 @@ Wait = Annotated[float, option("--wait SECONDS", "How long to wait for another w
 
 @dataclass(frozen=True)
 class SearchOptions(RerankOptions):
-    """What `spolia search` and `spolia ask` take alike."""
+    """Options of `spolia search` and `spolia ask`."""
 
     question: Annotated[str, argument("QUESTION", "The question, in quotes.")]
-    where: Where = None
+    conditions: Where = None
     access: Access = None
     group: Annotated[str, option("--group NAME", "The node group to search; built if it does not exist.")] = "chunk"
-    known: Known = None
+    modules: Known = None
     allow_env: AllowEnv = None
     build_groups: BuildGroups = False
     prompts: OwnPrompts = None

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import click
 
-from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.exit_codes import Exit, guard_command
 from spolia.cli.help_pages import HelpCommand, HelpGroup
 
 Body = Callable[..., Exit]
@@ -18,7 +18,7 @@ Body = Callable[..., Exit]
 
 @dataclass(frozen=True)
 class Declaration:
-    """How a parameter is written on the command line; an argument has no names."""
+    """Spelling of a parameter on the command line; an argument has no names."""
 
     help: str
     metavar: str
@@ -52,7 +52,7 @@ def command(name: str, body: Body, *, hidden: bool = False) -> HelpCommand:
     >>> def look(place: Place, fast: Annotated[bool, option("--fast", "Be quick.")] = False) -> Exit:
     ...     print(place, fast)
     ...     return Exit.DONE
-    >>> command("look", look).main(["--fast", "--store", "notes.spolia"], standalone_mode=False)
+    >>> command("look", look).read_main(["--fast", "--store", "notes.spolia"], standalone_mode=False)
     Place(store='notes.spolia', workers=1) True
     0
     """
@@ -62,7 +62,7 @@ def command(name: str, body: Body, *, hidden: bool = False) -> HelpCommand:
     def run(**values: Any) -> Exit:
         values = {name: (list(value) or None) if isinstance(value, tuple) else value for name, value in values.items()}
         for name, kind in groups.items():
-            values[name] = kind(**{one: values.pop(one) for one in signature(kind).parameters})
+            values[name] = kind(**{field_name: values.pop(field_name) for field_name in signature(kind).parameters})
         return body(**values)
 
     parameters, shared = list[click.Parameter](), set[str]()
@@ -70,12 +70,15 @@ def command(name: str, body: Body, *, hidden: bool = False) -> HelpCommand:
         if kind := groups.get(parameter.name):
             declared = get_type_hints(kind, include_extras=True)
             shared |= declared.keys() - (get_annotations(kind) if kind.__module__ == body.__module__ else {})
-            parameters += [_parameter(one, declared[one.name]) for one in signature(kind).parameters.values()]
+            parameters += [
+                _build_parameter(parameter, declared[parameter.name])
+                for parameter in signature(kind).parameters.values()
+            ]
         else:
-            parameters.append(_parameter(parameter, hints[parameter.name]))
-    parameters.sort(key=lambda one: _place(one, is_own=one.name not in shared))
+            parameters.append(_build_parameter(parameter, hints[parameter.name]))
+    parameters.sort(key=lambda parameter: _rank_in_help(parameter, is_own=parameter.name not in shared))
     text = cleandoc(body.__doc__ or "")
-    return HelpCommand(name, params=parameters, callback=guarded(run), help=text, hidden=hidden)
+    return HelpCommand(name, params=parameters, callback=guard_command(run), help=text, hidden=hidden)
 
 
 def described(body: Body, help: str) -> Body:
@@ -96,25 +99,27 @@ def subcommands(name: str, help: str, **bodies: Body) -> HelpGroup:
     )
 
 
-def written(given: Any) -> list[str]:
-    """The words of a command line that say this, arguments first; what has its default is left out."""
-    hints = get_type_hints(type(given), include_extras=True)
+def format_options(options: Any) -> list[str]:
+    """Return the words of a command line that say these options, arguments first; defaults are left out."""
+    hints = get_type_hints(type(options), include_extras=True)
     arguments: list[str] = []
-    options: list[str] = []
-    for own in fields(given):
-        value = getattr(given, own.name)
-        if value == own.default:
+    option_words: list[str] = []
+    for option_field in fields(options):
+        value = getattr(options, option_field.name)
+        if value == option_field.default:
             continue
-        (declared,) = (one for one in hints[own.name].__metadata__ if isinstance(one, Declaration))
-        for one in value if isinstance(value, (list, tuple)) else [value]:
+        (declared,) = (
+            metadata for metadata in hints[option_field.name].__metadata__ if isinstance(metadata, Declaration)
+        )
+        for item in value if isinstance(value, (list, tuple)) else [value]:
             if declared.names:
-                options += _option(declared.names[0], one)
+                option_words += _format_option(declared.names[0], item)
             else:
-                arguments.append(str(one))
-    return [*arguments, *options]
+                arguments.append(str(item))
+    return [*arguments, *option_words]
 
 
-def _option(name: str, value: Any) -> Iterator[str]:
+def _format_option(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, bool):
         yes, _, no = name.partition("/")
         yield yes if value else no
@@ -122,14 +127,14 @@ def _option(name: str, value: Any) -> Iterator[str]:
         yield from (name, str(value))
 
 
-def _parameter(parameter: Parameter, hint: Any) -> click.Parameter:
+def _build_parameter(parameter: Parameter, hint: Any) -> click.Parameter:
     kind, declared = get_args(hint)
     if isinstance(kind, UnionType):
-        (kind,) = (one for one in get_args(kind) if one is not NoneType)
+        (kind,) = (member for member in get_args(kind) if member is not NoneType)
     if repeats := get_origin(kind) is list:
         (kind,) = get_args(kind)
     required = parameter.default is Parameter.empty
-    common: dict[str, Any] = {"type": _type(kind, declared), "required": required}
+    common: dict[str, Any] = {"type": _click_type(kind, declared), "required": required}
     if not required:
         common["default"] = parameter.default
     if declared.names:
@@ -138,19 +143,19 @@ def _parameter(parameter: Parameter, hint: Any) -> click.Parameter:
         common |= {"is_flag": True} if kind is bool else {}
         return click.Option([*declared.names, parameter.name], **common, **declared.settings)
     metavar = (declared.metavar if required else f"[{declared.metavar}]") + ("..." if repeats else "")
-    made = click.Argument([parameter.name], metavar=metavar, nargs=-1 if repeats else 1, **common)
-    made.help = declared.help  # click takes it from 8.5 on
-    return made
+    click_argument = click.Argument([parameter.name], metavar=metavar, nargs=-1 if repeats else 1, **common)
+    click_argument.help = declared.help  # click takes it from 8.5 on
+    return click_argument
 
 
-def _place(parameter: click.Parameter, *, is_own: bool) -> int:
+def _rank_in_help(parameter: click.Parameter, *, is_own: bool) -> int:
     """Rank a parameter in the help: arguments as declared, the store, own options, shared ones, --json."""
     if isinstance(parameter, click.Argument):
         return 0
     return {"store": 1, "json": 4}.get(parameter.name or "", 2 if is_own else 3)
 
 
-def _type(kind: Any, declared: Declaration) -> Any:
+def _click_type(kind: Any, declared: Declaration) -> Any:
     if kind is Path:
         return click.Path(path_type=Path)
     if declared.low is None and declared.high is None:

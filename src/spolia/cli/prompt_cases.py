@@ -1,4 +1,4 @@
-"""A case that a flow could be asked about: a question, texts; and what it would send for it."""
+"""Cases that a flow could be asked about: a question, texts, and the messages that it would send for them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spolia.cli.destinations import sent_by, sent_lines
-from spolia.cli.flow_parts import answering, flow_of, is_file, parts_of, with_prompts
-from spolia.cli.model_profile import profile_of
+from spolia.cli.destinations import format_destinations, list_destinations
+from spolia.cli.flow_parts import build_parts, ensure_answer, is_file, load_flow, override_prompts
+from spolia.cli.model_profile import load_profile
 from spolia.cli.options import RerankOptions
-from spolia.cli.user_modules import own
+from spolia.cli.user_modules import load_user_modules
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import DataError, QueryError
@@ -30,72 +30,80 @@ class PromptCase:
     documents: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, question: str, data: Path | None, line: int, documents: Sequence[Path]) -> "PromptCase":
-        """The case that options describe; the passages of a data set's question are those that its gold names."""
-        texts = {str(path): _text(path) for path in documents}
+    def from_options(cls, question: str, data: Path | None, line: int, documents: Sequence[Path]) -> "PromptCase":
+        """Build the case that options describe; for a data set's question, the passages are those that its gold names."""
+        texts = {str(path): _read_text(path) for path in documents}
         if data is None:
             return cls(question, texts)
 
-        found = DataSet(str(data))
-        item = next((item for at, item in enumerate(found.items(), 1) if at == line), None)
+        data_set = DataSet(str(data))
+        item = next((item for number, item in enumerate(data_set.items(), 1) if number == line), None)
         if item is None:
             raise DataError(f"{data} has no question {line}. Write a smaller --line.")
-        gold = {one if isinstance(one, str) else one.document for group in item.gold for one in group}
-        if not texts and found.has_corpus:
-            texts = {passage.id: passage.text for passage in found.passages() if passage.id in gold}
+        gold = {
+            reference if isinstance(reference, str) else reference.document
+            for group in item.gold
+            for reference in group
+        }
+        if not texts and data_set.has_corpus:
+            texts = {passage.id: passage.text for passage in data_set.passages() if passage.id in gold}
         return cls(question or item.question, texts)
 
 
-def messages(
-    what: str,
+def preview_messages(
+    target: str,
     case: PromptCase,
     store: str | None = None,
-    known: Sequence[str] | None = None,
+    modules: Sequence[str] | None = None,
     prompts: Path | None = None,
     replies: Sequence[str] = (),
     access: Sequence[str] | None = None,
     profile_file: Path | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> list[Sent]:
-    """What an operator, a built-in flow or a flow file would send for a case, after these replies.
+    """Return the messages that an operator, a built-in flow or a flow file would send for a case, after these replies.
 
     The profile names the store, unless there are texts, and its embedder. No language model is asked; the searches of
     a flow are run, and `tell` gets a line for each server that they ask.
     """
-    if not is_file(what) and what not in BUILT_IN:
-        flow = with_prompts(alone(_operator(what, known)), prompts)
+    if not is_file(target) and target not in BUILT_IN:
+        flow = override_prompts(alone(_find_operator(target, modules)), prompts)
         return sent_for(flow, case_for(flow, case.question, case.documents), replies)
-    profile = profile_of(profile_file)
+    profile = load_profile(profile_file)
     if not store and not case.documents:
         store = profile.store
     if not store and not case.documents:
         raise QueryError("A flow searches something. Write --store STORE, or --document FILE for each text.")
     with ExitStack() as stack:
-        at = store or stack.enter_context(temporary(case.documents, embedder=None)).path
+        store_path = store or stack.enter_context(temporary(case.documents, embedder=None)).path
         stack.enter_context(Run(groups=tuple(access or ())))
-        named = {
-            name: said for name, said in profile.options().items() if store and name in ("embedder", "embed_model")
+        embedder_options = {
+            name: setting
+            for name, setting in profile.options().items()
+            if store and name in ("embedder", "embed_model")
         }
-        models = RerankOptions(profile_file=profile_file, **named)
-        parts = parts_of(at, models, known=known, prompts=prompts).but(llm=ANY_MODEL)
-        flow = answering(flow_of(what, parts)[0], parts)
+        models = RerankOptions(profile_file=profile_file, **embedder_options)
+        parts = build_parts(store_path, models, modules=modules, prompts=prompts).but(llm=ANY_MODEL)
+        flow = ensure_answer(load_flow(target, parts)[0], parts)
         value = case_for(flow, case.question, case.documents)
-        for line in sent_lines(sent_by(flow, [one for one in flow.resources if isinstance(one, LanguageModel)])):
+        for line in format_destinations(
+            list_destinations(flow, [resource for resource in flow.resources if isinstance(resource, LanguageModel)])
+        ):
             tell(line)
         return sent_for(flow, value, replies)
 
 
-def _operator(name: str, known: Sequence[str] | None) -> type[Operator[Any, Any]]:
-    found = Catalogue(own(known).operators).get(name)
-    if isinstance(found, type) and issubclass(found, Operator):
-        return found
+def _find_operator(name: str, modules: Sequence[str] | None) -> type[Operator[Any, Any]]:
+    operator = Catalogue(load_user_modules(modules).operators).get(name)
+    if isinstance(operator, type) and issubclass(operator, Operator):
+        return operator
     raise QueryError(
         f"There is no prompt, operator or flow {name!r}. Write a name that `spolia prompts list` has, one of "
         f"{', '.join(BUILT_IN)}, or the path of a flow file."
     )
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from spolia.cli.user_modules import load_module, own
+from spolia.cli.user_modules import load_module, load_user_modules
 from spolia.core.redaction import Patterns, Redactor, Redactors
 from spolia.errors import QueryError
-from spolia.indexing.readers.registry import READERS, Readers, redacting
+from spolia.indexing.readers.registry import READERS, Readers, redacting_readers
 
 
 def redactor_of(named: Sequence[str] | None) -> Redactor | None:
@@ -27,5 +27,5 @@ def redactor_of(named: Sequence[str] | None) -> Redactor | None:
 
 def readers_of(known: Sequence[str] | None, redact: Sequence[str] | None) -> Readers:
     """The readers of the user's modules and the built-in ones, which hide what is to be redacted."""
-    found = own(known).readers or READERS
-    return found if (redactor := redactor_of(redact)) is None else redacting(redactor, found)
+    found = load_user_modules(known).readers or READERS
+    return found if (redactor := redactor_of(redact)) is None else redacting_readers(redactor, found)

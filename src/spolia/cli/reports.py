@@ -1,69 +1,75 @@
-"""What experiments and gates say, on a screen and as files."""
+"""Reports of experiments and gates, on a screen and as files."""
 
 from pathlib import Path
 
 from spolia.cli.screen import Renderable, Screen, json_text, table
-from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.data.json_lines import replace_files
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate.gate import Gate
 from spolia.evaluation.report import gate_report, tables
 from spolia.evaluation.report.html import Traces, html
 
-TOLD, VERDICTS = 40, 10
+MAX_ROWS, MAX_VERDICTS = 40, 10
 """How many rows of a table and how many verdicts are printed; a report has all."""
 
 
-def write_report(found: Report, path: Path, traces: Traces | None) -> None:
+def write_report(report: Report, path: Path, traces: Traces | None) -> None:
     if path.suffix == ".json":
-        text = json_text(found.json(), ascii_only=False) + "\n"
+        text = json_text(report.json(), ascii_only=False) + "\n"
     elif path.suffix == ".md":
-        text = tables.markdown(found)
+        text = tables.markdown(report)
     else:
-        text = html(found, traces)
-    with whole_files(path) as (part,):
+        text = html(report, traces)
+    with replace_files(path) as (part,):
         part.write_text(text, "utf-8", errors="backslashreplace")
 
 
-def show_report(screen: Screen, found: Report) -> None:
-    screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", _table(tables.scores(found)))
-    took = tables.costs(found)
-    screen.show(tables.under(found), _table(took.turned() if took.width > (screen.width or took.width) else took))
-    if untimed := tables.untimed(found):
+def show_report(screen: Screen, report: Report) -> None:
+    screen.show(
+        f"{', '.join(flow.flow for flow in report.flows)} on {report.about}",
+        _render_table(tables.tabulate_scores(report)),
+    )
+    costs = tables.tabulate_costs(report)
+    screen.show(
+        tables.explain_scores(report),
+        _render_table(costs.transpose() if costs.width > (screen.width or costs.width) else costs),
+    )
+    if untimed := tables.explain_untimed(report):
         screen.show(untimed)
-    if (wrong := tables.degraded(found)).rows:
-        screen.show(_table(wrong.but(rows=wrong.rows[:TOLD])))
-        _more(screen, len(wrong.rows), "rows of degraded calls")
-    shown = sorted(found.comparisons, key=lambda one: not one.shown)
-    if shown and found.against:
-        screen.show(_table(tables.verdicts(found)))
+    if (degraded_table := tables.tabulate_degraded(report)).rows:
+        screen.show(_render_table(degraded_table.but(rows=degraded_table.rows[:MAX_ROWS])))
+        _print_omitted(screen, len(degraded_table.rows), "rows of degraded calls")
+    comparisons = sorted(report.comparisons, key=lambda comparison: not comparison.shown)
+    if comparisons and report.against:
+        screen.show(_render_table(tables.tabulate_verdicts(report)))
     else:
-        for one in shown[:VERDICTS]:
-            screen.show(one.verdict)
-        _more(screen, len(shown), "verdicts", VERDICTS)
-    if shown:
-        screen.show(tables.corrected(found))
-    if found.slices:
-        made = tables.of_slices(found)
-        screen.show(_table(made.but(rows=made.rows[:TOLD])), *tables.in_slices(found))
-        _more(screen, len(made.rows), "rows of slices")
-    for warning in found.warnings:
+        for comparison in comparisons[:MAX_VERDICTS]:
+            screen.show(comparison.verdict)
+        _print_omitted(screen, len(comparisons), "verdicts", MAX_VERDICTS)
+    if comparisons:
+        screen.show(tables.explain_verdicts(report))
+    if report.slices:
+        slices_table = tables.tabulate_slices(report)
+        screen.show(_render_table(slices_table.but(rows=slices_table.rows[:MAX_ROWS])), *tables.describe_slices(report))
+        _print_omitted(screen, len(slices_table.rows), "rows of slices")
+    for warning in report.warnings:
         screen.say(warning, "yellow")
 
 
-def _more(screen: Screen, number: int, what: str, told: int = TOLD) -> None:
-    if number > told:
-        screen.say(f"... and {number - told} more {what}; --report FILE.md has all.")
+def _print_omitted(screen: Screen, number: int, things: str, limit: int = MAX_ROWS) -> None:
+    if number > limit:
+        screen.say(f"... and {number - limit} more {things}; --report FILE.md has all.")
 
 
-def show_gate(screen: Screen, found: Gate) -> None:
-    screen.show(found.sentence, _table(gate_report.verdicts(found)))
-    for line in gate_report.why(found):
+def show_gate(screen: Screen, outcome: Gate) -> None:
+    screen.show(outcome.sentence, _render_table(gate_report.verdict_table(outcome)))
+    for line in gate_report.list_reasons(outcome):
         screen.show(line)
-    for headline, evidence in gate_report.questions(found):
+    for headline, evidence in gate_report.list_questions(outcome):
         screen.show("", headline, *(f"  {line}" for line in evidence))
-    for line in filter(None, (gate_report.left_out(found), *found.report.warnings)):
+    for line in filter(None, (gate_report.format_omitted(outcome), *outcome.report.warnings)):
         screen.say(line, "yellow")
 
 
-def _table(made: tables.Table) -> Renderable:
-    return table(made.rows, *made.head)
+def _render_table(report_table: tables.Table) -> Renderable:
+    return table(report_table.rows, *report_table.head)

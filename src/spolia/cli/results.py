@@ -16,8 +16,8 @@ from spolia.types import Answer, Query, Ranking
 SHOWN_CHARACTERS = 300
 
 
-def ranking_lines(ranking: Ranking) -> Iterator[Renderable]:
-    """The hits, numbered, each with its place, its score and how its text begins."""
+def format_ranking(ranking: Ranking) -> Iterator[Renderable]:
+    """Yield the hits, numbered, each with its place, its score and the beginning of its text."""
     for number, hit in enumerate(ranking.hits, start=1):
         head = text().append(f"{number:>3}  ", "bold cyan").append(one_line(hit.node.place), "bold")
         yield head.append(f"  {hit.score:.3f}", "dim")
@@ -26,22 +26,22 @@ def ranking_lines(ranking: Ranking) -> Iterator[Renderable]:
         yield indented(one_line(hit.node.text, SHOWN_CHARACTERS), 5)
 
 
-def citation_lines(answer: Answer) -> Iterator[Renderable]:
-    """What an answer cites: the place, then the passage."""
+def format_citations(answer: Answer) -> Iterator[Renderable]:
+    """Yield the place and the passage of each citation of an answer."""
     for citation in answer.citations:
         yield text().append(f"\n[{visible(citation.marker)}] ", "bold cyan").append(one_line(citation.place), "bold")
         yield indented(f"“{one_line(citation.quote)}”", 4, "dim")
 
 
-def tell_of_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> None:
+def print_degraded(screen: Screen, lane: Lane, flow: Operator[Any, Any]) -> None:
     """Say why the result is degraded, without repeating what the answer says itself."""
     names = step_names(flow)
-    found = (f"{names[id(op)]}: {one_line(reason, 300)}" for op, reason, degraded in lane.reasons if degraded)
-    for line in dict.fromkeys(found):
+    reasons = (f"{names[id(op)]}: {one_line(reason, 300)}" for op, reason, degraded in lane.reasons if degraded)
+    for line in dict.fromkeys(reasons):
         screen.say(line, "yellow")
 
 
-def answered(
+def print_answer(
     screen: Screen, flow: Operator[Query, Answer], query: Query, *, streams: bool, live_markdown: bool
 ) -> Answer:
     """Run the flow and print its answer, whose Markdown is made inert: it may go on to a file or a viewer.
@@ -55,20 +55,20 @@ def answered(
         answer = answer if live_markdown else answer.but(text=disarm(answer.text))
         screen.show(_styled(answer))
         return answer
-    shown, markdown = "", None if live_markdown else MarkdownStream()
+    printed_text, markdown = "", None if live_markdown else MarkdownStream()
     for event in flow.stream(query):
         if isinstance(event, Emitted) and event.final:
-            shown += event.text
+            printed_text += event.text
             _write(event.text if markdown is None else markdown.feed(event.text))
         elif isinstance(event, Retracted):
-            shown = shown[: -event.characters]
+            printed_text = printed_text[: -event.characters]
             if markdown is not None:
                 markdown.retract(event.characters)
             screen.say("\n(the last part is taken back)")
         elif isinstance(event, Done):
             answer = event.value
     _write("\n" if markdown is None else f"{markdown.end()}\n")
-    is_shown = shown == answer.text
+    is_shown = printed_text == answer.text
     answer = answer if live_markdown else answer.but(text=disarm(answer.text))
     if not is_shown:
         screen.show(_styled(answer))
@@ -93,29 +93,29 @@ SHOWN = 5
 
 
 class FirstUses:
-    """What a command builds while it searches: numbers of nodes by group, and what these groups lack."""
+    """Groups that a command builds while it searches: numbers of nodes by group, and what these groups lack."""
 
     def __init__(self, corpus: Corpus) -> None:
-        self._corpus, self._before = corpus, frozenset(corpus.latest().indexes)
+        self._corpus, self._old_indexes = corpus, frozenset(corpus.latest().indexes)
         self.built: dict[str, int] = {}
-        self.unmade: list[Unmade] = []
+        self.missing_nodes: list[Unmade] = []
 
-    def look(self) -> None:
+    def update(self) -> None:
         snapshot = self._corpus.latest()
-        new = snapshot.indexes.keys() - self._before
+        new = snapshot.indexes.keys() - self._old_indexes
         if new:
             counts = dict(snapshot.stats().nodes)
             self.built = {name: counts.get(name, 0) for name in sorted(new)}
-            self.unmade = [lack for lack in snapshot.unmade() if lack.group in new]
+            self.missing_nodes = [lack for lack in snapshot.unmade() if lack.group in new]
 
     def tell(self, screen: Screen) -> None:
         for name, nodes in self.built.items():
             screen.say(f"Group {name} was built, since this is its first use: {nodes} nodes.")
-        for lack in self.unmade[:SHOWN]:
+        for lack in self.missing_nodes[:SHOWN]:
             screen.say(f"not in {lack.group}: {one_line(lack.uri)}  {one_line(lack.reason, 300)}", "yellow")
-        if len(self.unmade) > SHOWN:
-            more = len(self.unmade) - SHOWN
+        if len(self.missing_nodes) > SHOWN:
+            more = len(self.missing_nodes) - SHOWN
             screen.say(f"… and {more} more; all: spolia docs report --store {self._corpus.path}", "yellow")
 
     def data(self) -> dict[str, Any]:
-        return {"built": self.built, "unmade": unmade_data(self.unmade)} if self.built else {}
+        return {"built": self.built, "unmade": unmade_data(self.missing_nodes)} if self.built else {}

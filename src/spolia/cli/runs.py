@@ -1,4 +1,4 @@
-"""The run of a command: its record beside the store, and its budget."""
+"""Run of a command: its record beside the store, and its budget."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ THREADS = 8
 
 
 @contextmanager
-def recorded(
+def record_run(
     store: str,
     screen: Screen,
     access: Sequence[str] | None = None,
@@ -41,7 +41,7 @@ def recorded(
     """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written. One that
     shares equal steps runs too many of them to trace each, and has a journal only for their values. Without `cached`
     it has no cache. With a `log`, each step runs and goes there; only replies of models are kept, by their prompts."""
-    corpus, who = Corpus(str(store)), tuple(access or ())
+    corpus, principals = Corpus(str(store)), tuple(access or ())
     corpus.snapshot()
     try:
         folder = corpus.backend.folder
@@ -49,17 +49,17 @@ def recorded(
         runs = Runs(folder / RUNS, values=values)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")
-        with Run(groups=who, budget=budget, share=share, threads=threads, journal=log) as run:
+        with Run(groups=principals, budget=budget, share=share, threads=threads, journal=log) as run:
             yield run
         return
-    if moved := runs.database.damaged:
-        screen.say(f"{folder / RUNS} was damaged. It is now {moved}, with earlier traces.", "yellow")
+    if damaged_copy := runs.database.damaged:
+        screen.say(f"{folder / RUNS} was damaged. It is now {damaged_copy}, with earlier traces.", "yellow")
     cache = None if not cached else Cache(runs.database, replace=True) if replace else runs.cache
     journal = runs.journal if values or not share else None
     try:
-        own: dict[str, Any] = {"journal": journal, "cache": cache, "budget": budget, "share": share}
-        own |= {} if log is None else {"journal": log, "cache": None, "replies": cache}
-        with runs, Run(groups=who, threads=threads, **own) as run:
+        run_options: dict[str, Any] = {"journal": journal, "cache": cache, "budget": budget, "share": share}
+        run_options |= {} if log is None else {"journal": log, "cache": None, "replies": cache}
+        with runs, Run(groups=principals, threads=threads, **run_options) as run:
             yield run
     finally:
         if runs.database.dropped:
@@ -67,23 +67,24 @@ def recorded(
 
 
 def store_for(folder: Path) -> str:
-    """The store of a folder that is asked without naming one: in the cache directory, one for each folder."""
-    whole = folder.resolve()
-    key = blake2b(str(whole).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
-    return str(cache_folder() / "stores" / f"{whole.name[:60] or 'root'}-{key}.spolia")
+    """Return the store of a folder that is asked without naming one: in the cache directory, one for each folder."""
+    path = folder.resolve()
+    # Two folders of the same name get two stores.
+    key = blake2b(str(path).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+    return str(cache_folder() / "stores" / f"{path.name[:60] or 'root'}-{key}.spolia")
 
 
 def budget_of(calls: int | None, tokens: int | None, usd: float | None) -> Budget | None:
     return None if calls is tokens is usd is None else Budget(calls=calls, tokens=tokens, cost_usd=usd)
 
 
-def refuse_unpriced(usd: float | None, asked: Iterable[object]) -> None:
+def refuse_unpriced(usd: float | None, models: Iterable[object]) -> None:
     """Refuse a budget in dollars that could never hold, since a server's price is not known."""
     if usd is None:
         return
     million = Usage(input_tokens=10**6, output_tokens=10**6)
-    for model in asked:
-        if isinstance(model, Remote) and isinstance(model, LanguageModel) and not model.priced(million).cost_usd:
+    for model in models:
+        if isinstance(model, Remote) and isinstance(model, LanguageModel) and not model.add_price(million).cost_usd:
             raise QueryError(
                 f"The price of {model.model} at {model.base_url} is not known, so no limit in USD could hold. Write "
                 "--budget-calls or --budget-tokens, or usd_per_million for the model in a flow file."

@@ -25,17 +25,17 @@ UNSAFE = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text with control, bidi and other invisible characters written out; line ends and tabs stay.
+    """Return the text with control, bidi and other invisible characters written out; line ends and tabs stay.
 
     >>> print(visible("a\\x1b[31mb\\u202ec\\r\\nd"))
     a\\x1b[31mb\\u202ec
     d
     """
-    return UNSAFE.sub(_written, text.replace("\r\n", "\n"))
+    return UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, width: int = 0) -> str:
-    """The text in one line, at most `width` characters where that is not 0.
+    """Return the text in one line, at most `width` characters where that is not 0.
 
     >>> one_line("two\\n  lines  and more", 12)
     'two lines a…'
@@ -45,13 +45,13 @@ def one_line(text: str, width: int = 0) -> str:
 
 
 def table(rows: Iterable[Sequence[RenderableType]], *head: str) -> rich_table.Table:
-    """Rows in columns, without lines between them; long words of the last column are broken."""
-    found = rich_table.Table(*head, box=None, show_header=bool(head), header_style="dim", pad_edge=False)
+    """Build a table of rows in columns, without lines between them; long words of the last column are broken."""
+    grid = rich_table.Table(*head, box=None, show_header=bool(head), header_style="dim", pad_edge=False)
     for row in rows:
-        found.add_row(*row)
-    if not head and found.columns:
-        found.columns[-1].overflow = "fold"
-    return found
+        grid.add_row(*row)
+    if not head and grid.columns:
+        grid.columns[-1].overflow = "fold"
+    return grid
 
 
 class Line:
@@ -63,51 +63,52 @@ class Line:
     '  a  b\\n  c'
     """
 
-    def __init__(self, said: str = "", style: str = "", columns: int = 0) -> None:
-        self._parts, self._columns = [(said, style)], columns
+    def __init__(self, content: str = "", style: str = "", columns: int = 0) -> None:
+        self._parts, self._columns = [(content, style)], columns
 
-    def append(self, said: str, style: str = "") -> Line:
-        self._parts.append((said, style))
+    def append(self, content: str, style: str = "") -> Line:
+        self._parts.append((content, style))
         return self
 
     @property
     def plain(self) -> str:
         margin = " " * self._columns
-        lines = "".join(said for said, _ in self._parts).split("\n")
+        lines = "".join(content for content, _ in self._parts).split("\n")
         return "\n".join(f"{margin}{line.expandtabs()}".rstrip(" ") for line in lines)
 
     def __rich__(self) -> RenderableType:
-        first, *others = self._parts
+        first, *other_parts = self._parts
         found = rich_text.Text(*first)
-        for said, style in others:
-            found.append(said, style)
+        for content, style in other_parts:
+            found.append(content, style)
         return rich_padding.Padding(found, (0, 0, 0, self._columns), expand=False) if self._columns else found
 
 
-def text(said: str = "", style: str = "") -> Line:
-    """A text to show, which may be continued in other styles."""
-    return Line(said, style)
+def text(content: str = "", style: str = "") -> Line:
+    """Return a text to show, which may be continued in other styles."""
+    return Line(content, style)
 
 
-def indented(said: str, columns: int, style: str = "") -> Line:
-    """A paragraph that begins, and goes on in every line, some columns from the left."""
-    return Line(said, style, columns)
+def indented(content: str, columns: int, style: str = "") -> Line:
+    """Return a paragraph of which every line begins some columns from the left."""
+    return Line(content, style, columns)
 
 
 def json_text(value: Any, *, ascii_only: bool = False) -> str:
-    """JSON in which every unsafe character is escaped; it means the same.
+    """Return JSON in which every unsafe character is escaped; it means the same.
 
     >>> json_text({"quote": "é\\u202e"})
     '{"quote": "é\\\\u202e"}'
     """
     plain = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
-    return UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], plain)
+    return UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], plain)
 
 
-def _written(found: re.Match[str]) -> str:
-    return found[0].encode("ascii", "backslashreplace").decode() if ord(found[0]) > 0x7F else f"\\x{ord(found[0]):02x}"
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("ascii", "backslashreplace").decode() if ord(match[0]) > 0x7F else f"\\x{ord(match[0]):02x}"
 
 
+# Without a terminal no line is broken, so that other programs can read the output.
 ENDLESS = 100_000
 EVERY_S = 30.0
 """Seconds between two lines that say how far a command is."""
@@ -133,23 +134,23 @@ class LogProgress:
         self._done = done
         if now >= self._next:
             self._next = now + EVERY_S
-            self._screen.say(f"{self._label}: {_how_far(done, total, done - self._first, now - self._began)}")
+            self._screen.say(f"{self._label}: {_format_progress(done, total, done - self._first, now - self._began)}")
 
 
-def _how_far(done: int, total: int | None, since: int, seconds: float) -> str:
+def _format_progress(done: int, total: int | None, done_since: int, seconds: float) -> str:
     """
-    >>> _how_far(300, 1_000, 300, 60), _how_far(300, None, 0, 60)
+    >>> _format_progress(300, 1_000, 300, 60), _format_progress(300, None, 0, 60)
     ('300 of 1,000, 5 a second, 2:20 left', '300')
     """
-    told = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-    if since <= 0 or seconds <= 0:
-        return told
-    rate = since / seconds
-    told += f", {rate:.3g} a second" if rate >= 1 else f", {1 / rate:.3g} s each"
+    line = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+    if done_since <= 0 or seconds <= 0:
+        return line
+    rate = done_since / seconds
+    line += f", {rate:.3g} a second" if rate >= 1 else f", {1 / rate:.3g} s each"
     if total is None:
-        return told
-    minutes, left = divmod(round(max(0, total - done) / rate), 60)
-    return f"{told}, {minutes}:{left:02} left"
+        return line
+    minutes, seconds_left = divmod(round(max(0, total - done) / rate), 60)
+    return f"{line}, {minutes}:{seconds_left:02} left"
 
 
 class Screen:
@@ -159,6 +160,7 @@ class Screen:
         self.json = json
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
+                # A character that the terminal's encoding lacks must not end the command.
                 stream.reconfigure(errors="backslashreplace")
 
     @property
@@ -177,15 +179,15 @@ class Screen:
             return
         lines = [Line(part) if isinstance(part, str) else part for part in parts] or [Line()]
         if not sys.stdout.isatty() and all(isinstance(line, Line) for line in lines):
-            shown = "".join(f"{line.plain}\n" for line in lines if isinstance(line, Line))
+            output = "".join(f"{line.plain}\n" for line in lines if isinstance(line, Line))
         else:
             console = self.out()
-            with console.capture() as found:
+            with console.capture() as capture:
                 console.print(*parts, sep="\n")
-            shown = found.get()
+            output = capture.get()
             if not sys.stdout.isatty():  # a table is as wide as its widest row
-                shown = "\n".join(line.rstrip(" ") for line in shown.split("\n"))
-        sys.stdout.write(shown)
+                output = "\n".join(line.rstrip(" ") for line in output.split("\n"))
+        sys.stdout.write(output)
         sys.stdout.flush()
 
     def write(self, text: str) -> None:
@@ -204,6 +206,7 @@ class Screen:
 
     def _give(self, result: Any) -> None:
         if self.json:
+            # Escaped JSON means the same, and can be printed in any encoding.
             unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
             sys.stdout.write(json_text(result, ascii_only=not unicode) + "\n")
 
@@ -223,7 +226,7 @@ class Screen:
 
     @contextmanager
     def progress(self, label: str) -> Iterator[ProgressDisplay]:
-        """A bar on stderr while inside, if that is a terminal; else a line from time to time."""
+        """Show a progress bar on stderr while inside, if that is a terminal; else a line from time to time."""
         if not sys.stderr.isatty():
             yield LogProgress(self, label)
             return
@@ -238,7 +241,7 @@ class Screen:
         with rich_progress.Progress(*columns, console=rich_console.Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=None)
 
-            def told(done: int, total: int | None = None, label: str = "") -> None:
+            def update(done: int, total: int | None = None, label: str = "") -> None:
                 bar.update(task, completed=done, total=total, description=label or None)
 
-            yield told
+            yield update

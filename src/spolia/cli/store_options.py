@@ -1,4 +1,4 @@
-"""What a store is made of and how: what `spolia index`, `spolia sync` and `spolia plan` take alike."""
+"""Options of `spolia index`, `spolia sync` and `spolia plan`: what a store is made of, and how."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia.cli.load_errors import in_words_of_the_command_line
-from spolia.cli.model_profile import profile_of
-from spolia.cli.models import embedder_for, embedding_of, model_at
+from spolia.cli.model_profile import load_profile
+from spolia.cli.models import first_embedding, load_embedder, load_language_model
 from spolia.cli.options import (
     MAIN,
     AllowEnv,
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoreOptions(ModelOptions):
-    """The options."""
+    """Options of a store: its sources, groups, models, fields and readers."""
 
     store: StorePath
     sources: Annotated[
         list[str] | None, argument("SOURCE", "Folder with documents, address of a page, or s3://BUCKET/docs.")
     ] = None
-    more: Annotated[
+    sources_file: Annotated[
         Path | None, option("--sources FILE", "YAML file with sources: pages, files, database rows, APIs.")
     ] = None
     groups: Annotated[
         Path | None, option("--groups FILE", "YAML file that defines node groups; `chunk` defines the splitting.")
     ] = None
-    known: Known = None
+    modules: Known = None
     allow_env: AllowEnv = None
     vectors: Vectors = None
     readers: Readers = None
@@ -75,30 +75,30 @@ class StoreOptions(ModelOptions):
 
     @property
     def limits(self) -> WorkerLimits:
-        given = {"seconds": self.file_seconds, "memory_mb": self.file_mb}
-        return WorkerLimits().but(**{name: value for name, value in given.items() if value is not None})
+        values = {"seconds": self.file_seconds, "memory_mb": self.file_mb}
+        return WorkerLimits().but(**{name: value for name, value in values.items() if value is not None})
 
     def places(self) -> list[Path | Source]:
-        return named_sources(self.sources or (), self.more)
+        return named_sources(self.sources or (), self.sources_file)
 
-    def embeds_by(self, corpus: Corpus, *, rebuild: bool = False) -> Embedder:
-        """The embedder that is named, else the one that the store was indexed with, else MiniLM.
+    def choose_embedder(self, corpus: Corpus, *, rebuild: bool = False) -> Embedder:
+        """Load the embedder that is named, else the one that the store was indexed with, else MiniLM.
 
-        A file of groups may say itself how passages are embedded, with classes that only `known` has.
+        A file of groups may say itself how passages are embedded, with classes that only `modules` has.
         """
-        built = None if rebuild else embedding_of(corpus, MAIN)
+        built = None if rebuild else first_embedding(corpus, MAIN)
         try:
-            return embedder_for(self, built, MAIN, self.threads)
+            return load_embedder(self, built, MAIN, self.threads)
         except (GroupError, WiringError):
-            if self.groups is None and not self.known:
+            if self.groups is None and not self.modules:
                 raise
-            return embedder_for(self, None, MAIN, self.threads)
+            return load_embedder(self, None, MAIN, self.threads)
 
-    def definitions(self, embedder: Embedder, known: tuple[Any, ...]) -> dict[str, Definition]:
+    def definitions(self, embedder: Embedder, known_operators: tuple[Any, ...]) -> dict[str, Definition]:
         if self.groups is None:
             return {}
 
-        llm = model_at(self.llm, self.model, profile_of(self.profile_file), self.think)
-        given = {"embedder": embedder} | ({} if llm is None else {"llm": llm})
+        llm = load_language_model(self.llm, self.model, load_profile(self.profile_file), self.think)
+        parts_by_name = {"embedder": embedder} | ({} if llm is None else {"llm": llm})
         with in_words_of_the_command_line():
-            return load_definitions(self.groups, given, known)
+            return load_definitions(self.groups, parts_by_name, known_operators)

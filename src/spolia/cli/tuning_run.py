@@ -1,4 +1,4 @@
-"""The best flow of a space, looked for as the options of `spolia tune` say."""
+"""Search for the best flow of a space, as the options of `spolia tune` say."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from spolia.cli import estimates
 from spolia.cli.experiments import SIMULATED, EvaluationRun, EvaluationSetup
-from spolia.cli.tuning_screen import estimate_line, leaderboard, tell_study
+from spolia.cli.tuning_screen import format_estimate, print_study_estimate, show_leaderboard
 from spolia.errors import DataError
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.flow_files.files import dump
@@ -19,10 +19,10 @@ from spolia.optimizer.budget import RowCost
 from spolia.optimizer.earlier_studies import EarlierStudies, question_marks
 from spolia.optimizer.flow_scores import FlowScores
 from spolia.optimizer.objectives import Objectives
-from spolia.optimizer.pilot import Pilot, StudyEstimate, pilot_flows
+from spolia.optimizer.pilot import Pilot, StudyEstimate, choose_pilot_flows
 from spolia.optimizer.plan import TuningPlan
 from spolia.optimizer.report import html
-from spolia.optimizer.score_board import FIRST
+from spolia.optimizer.score_board import FIRST_QUESTIONS
 from spolia.optimizer.study import PILOT
 from spolia.optimizer.sweeps import SweepProcesses
 from spolia.optimizer.tuned_flow import TunedFlow
@@ -36,9 +36,9 @@ STUDIES = "studies"
 
 @dataclass(frozen=True)
 class TuningRun(EvaluationRun):
-    """A space of flows over the passages and questions of a data set."""
+    """Space of flows over the passages and questions of a data set."""
 
-    def tuned(
+    def tune_space(
         self,
         space: str,
         objective: str,
@@ -47,31 +47,35 @@ class TuningRun(EvaluationRun):
         cold: bool,
         workers: int,
         processes: int,
-        **how: Any,
+        **search_options: Any,
     ) -> tuple[TunedFlow, Mapping[str, str]]:
-        """The best flow of a space, and its files by name: the flow file and the report."""
-        ready = self.ready([space], objective)
+        """Find the best flow of a space; return it with its files by name: the flow file and the report."""
+        ready = self.prepare([space], objective)
         (flow,) = ready.flows.values()
-        given = self.given
-        asks = flow.calls() != 0 and given.llm != SIMULATED
-        if asks and not any((how["budget"], given.budget_calls, given.budget_tokens, given.budget_usd)):
+        options = self.options
+        asks = flow.calls() != 0 and options.llm != SIMULATED
+        if asks and not any(
+            (search_options["budget"], options.budget_calls, options.budget_tokens, options.budget_usd)
+        ):
             asking = "ask" if flow.calls() else "may ask"  # None: a step does not tell
             raise DataError(
                 f"Flows of this space {asking} language models. Write how much they may ask: --budget 5%, '500 calls', "
                 "'200k tokens', '2 USD' or 10m; --budget 100% asks everything."
             )
-        objectives = Objectives.of(ready.measures, under)
+        objectives = Objectives.from_measures(ready.measures, under)
         if asks and sys.stderr.isatty():
-            self._tell_estimate(ready, folder, under, how)
+            self._print_study_estimate(ready, folder, under, search_options)
         timed, best = objectives.are_timed, objectives.best[0]
-        limits = (how["budget"], *(f"{usd} USD" for usd in (given.budget_usd,) if usd is not None))
+        limits = (search_options["budget"], *(f"{usd} USD" for usd in (options.budget_usd,) if usd is not None))
         with (
-            self._recorded(ready, cached=not timed, share=False if timed else SHARED_BYTES, threads=workers) as run,
-            leaderboard(self.screen, str(best), best.range == (0.0, 1.0), ", ".join(filter(None, limits))) as told,
+            self._record_run(ready, cached=not timed, share=False if timed else SHARED_BYTES, threads=workers) as run,
+            show_leaderboard(
+                self.screen, str(best), best.range == (0.0, 1.0), ", ".join(filter(None, limits))
+            ) as on_progress,
             SweepProcesses(processes) if processes else nullcontext() as executor,
-            self._usage_log(ready) as usage_log,
+            self._open_usage_log(ready) as usage_log,
         ):
-            found = tune(
+            tuned_flow = tune(
                 flow,
                 ready.items,
                 ready.measures,
@@ -79,78 +83,80 @@ class TuningRun(EvaluationRun):
                 path=folder,
                 run=run,
                 usage_log=usage_log,
-                degraded=self.given.degraded,
-                earlier=None if cold else _earlier(ready),
-                told=told,
+                degraded=self.options.degraded,
+                earlier=None if cold else _open_earlier_studies(ready),
+                on_progress=on_progress,
                 executor=executor,
-                **how,
+                **search_options,
             )
-        return found, {"best.yaml": dump(found.flow, ready.parts.given()), "report.html": html(found)}
+        return tuned_flow, {"best.yaml": dump(tuned_flow.flow, ready.parts.by_name()), "report.html": html(tuned_flow)}
 
-    def _tell_estimate(
-        self, ready: EvaluationSetup, folder: Path, under: Sequence[str], how: Mapping[str, Any]
+    def _print_study_estimate(
+        self, ready: EvaluationSetup, folder: Path, under: Sequence[str], search_options: Mapping[str, Any]
     ) -> None:
         """Print an estimate before models are asked; a budget that is too small raises later."""
-        flow = estimates.offline(*ready.flows.values())
-        named = {name: how[name] for name in ("budget", "strategy", "seed", "combine")}
-        plan = TuningPlan.of(flow, ready.items, ready.measures, under=under, **named)
+        flow = estimates.without_servers(*ready.flows.values())
+        plan_options = {name: search_options[name] for name in ("budget", "strategy", "seed", "combine")}
+        plan = TuningPlan.from_space(flow, ready.items, ready.measures, under=under, **plan_options)
         pilot = Pilot.read(folder / PILOT) or self._silent_pilot(plan, {})
         with suppress(DataError):
-            plan = plan.within(pilot.mean)
-        self.screen.say(estimate_line(StudyEstimate.of(plan, pilot, _own_contexts(plan))))
+            plan = plan.fit_budget(pilot.mean)
+        self.screen.say(format_estimate(StudyEstimate.from_pilot(plan, pilot, _estimate_context_share(plan))))
 
-    def tuning_estimated(self, space: str, objective: str, folder: Path, **how: Any) -> None:
+    def print_tuning_estimate(self, space: str, objective: str, folder: Path, **search_options: Any) -> None:
         """Say what a study would cost, from a few flows on a few questions, without asking a server."""
-        ready = self.ready([space], objective, estimate=True)
-        flow = estimates.offline(*ready.flows.values())
-        plan = TuningPlan.of(flow, ready.items, ready.measures, seed=self.given.seed, **how)
-        found: dict[str, Any] = {}
-        pilot = self._free_pilot(plan) if flow.calls() == 0 else self._silent_pilot(plan, found)
-        if (known := Pilot.read(folder / PILOT)) is not None:
-            pilot = known
-        plan = plan.within(pilot.mean)
-        whole = StudyEstimate.of(plan, pilot, _own_contexts(plan))
-        each = {name: estimated(plan.rows) for name, estimated in found.items()}
-        tell_study(self.screen, whole, each, known is not None or not each)
+        ready = self.prepare([space], objective, estimate=True)
+        flow = estimates.without_servers(*ready.flows.values())
+        plan = TuningPlan.from_space(flow, ready.items, ready.measures, seed=self.options.seed, **search_options)
+        uses_by_flow: dict[str, Any] = {}
+        pilot = self._free_pilot(plan) if flow.calls() == 0 else self._silent_pilot(plan, uses_by_flow)
+        if (saved_pilot := Pilot.read(folder / PILOT)) is not None:
+            pilot = saved_pilot
+        plan = plan.fit_budget(pilot.mean)
+        study_estimate = StudyEstimate.from_pilot(plan, pilot, _estimate_context_share(plan))
+        estimates_by_flow = {name: estimated(plan.rows) for name, estimated in uses_by_flow.items()}
+        print_study_estimate(
+            self.screen, study_estimate, estimates_by_flow, saved_pilot is not None or not estimates_by_flow
+        )
 
     def _free_pilot(self, plan: TuningPlan) -> Pilot:
-        """What scores take that cost only time: these are computed."""
-        with _scores(plan) as scores:
-            return Pilot.measured(scores, pilot_flows(plan.candidates, (), plan.seed))[0]
+        """Measure the costs of scores that cost only time: these are computed."""
+        with _open_scores(plan) as scores:
+            return Pilot.measure(scores, choose_pilot_flows(plan.candidates, (), plan.seed))[0]
 
-    def _silent_pilot(self, plan: TuningPlan, found: dict[str, Any]) -> Pilot:
-        """What scores take, from empty to the longest replies, without the time that models need; `found` gets what
-        each flow would take."""
+    def _silent_pilot(self, plan: TuningPlan, uses_by_flow: dict[str, Any]) -> Pilot:
+        """Estimate the costs of scores, from empty to the longest replies, without the time of models; add each flow's
+        use to `uses_by_flow`."""
         sample = [Query(item.question) for item in plan.choosing[: estimates.SAMPLE]]
         costs: list[RowCost] = []
-        for at in pilot_flows(plan.candidates, (), plan.seed):
-            flow = plan.candidates.flows[at]
-            estimates.silent_use(flow, sample[:1])  # which opens stores
-            *uses, seconds = estimates.silent_use(flow, sample)
-            costs += [RowCost.of(use.usage, seconds, len(sample)) for use in uses]
-            name = ", ".join(map("=".join, plan.candidates.choices(at))) + " (default)" * (not at)
-            found[name] = partial(estimates.estimated, flow, uses[1], len(sample))
+        for index in choose_pilot_flows(plan.candidates, (), plan.seed):
+            flow = plan.candidates.flows[index]
+            estimates.measure_silent_use(flow, sample[:1])  # which opens stores
+            *uses, seconds = estimates.measure_silent_use(flow, sample)
+            costs += [RowCost.from_usage(use.usage, seconds, len(sample)) for use in uses]
+            name = ", ".join(map("=".join, plan.candidates.choices(index))) + " (default)" * (not index)
+            uses_by_flow[name] = partial(estimates.scale_estimate, flow, uses[1], len(sample))
         means = [sum(numbers) / len(costs) for numbers in zip(*map(astuple, costs), strict=True)]
         return Pilot(RowCost(*means), tuple(costs))
 
 
 @contextmanager
-def _scores(plan: TuningPlan) -> Iterator[FlowScores]:
-    """Scores that are not kept."""
+def _open_scores(plan: TuningPlan) -> Iterator[FlowScores]:
+    """Open scores that are not kept."""
     with ScoreStore() as store:
         yield FlowScores(plan.candidates, plan.items, plan.objectives, Run(share=SHARED_BYTES), store)
 
 
-def _own_contexts(plan: TuningPlan) -> float:
-    """The share of the scores to choose that have a context of their own, from a few questions; 1 where a budget
+def _estimate_context_share(plan: TuningPlan) -> float:
+    """Return the share of the scores to choose that have a context of their own, from a few questions; 1 if a budget
     counts contexts."""
     if plan.budget is not None and not plan.budget.is_share:
         return 1.0
-    with _scores(plan) as scores:
-        contexts = plan.contexts(scores.items_for, scores.run, FIRST)
+    with _open_scores(plan) as scores:
+        contexts = plan.make_contexts(scores.items_for, scores.run, FIRST_QUESTIONS)
         return 1.0 if contexts is None else contexts.total / (plan.candidates.size * contexts.questions)
 
 
-def _earlier(ready: EvaluationSetup) -> EarlierStudies:
-    """The studies of this user, without those of the same data set."""
+def _open_earlier_studies(ready: EvaluationSetup) -> EarlierStudies:
+    """Return the studies of this user, without those of the same data set."""
     return EarlierStudies(cache_folder() / STUDIES, questions=question_marks(ready.data.items()))

@@ -1,4 +1,4 @@
-"""What Python modules of the user's own define: functions, operators, groups, measures, and readers of files."""
+"""Python modules of the user: functions, operators, groups, measures, and readers of files."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ READERS = "READERS"
 
 @dataclass(frozen=True)
 class UserModules:
-    """What modules define: operators and their classes, groups by name, classes of measures, readers by pattern."""
+    """Contents of modules: operators and their classes, groups by name, classes of measures, readers by pattern."""
 
     operators: tuple[Operator[Any, Any] | type, ...] = ()
     groups: Mapping[str, Definition] = field(default_factory=dict)
@@ -35,14 +35,14 @@ class UserModules:
     readers: "Mapping[str, FileReader | Callable[[Any], Any]]" = field(default_factory=dict)
 
 
-def own(named: Sequence[str] | None) -> UserModules:
-    """What is in modules, each written as `acme.cutting`, `cutting.py`, or with `:NAME` for one thing of it."""
+def load_user_modules(addresses: Sequence[str] | None) -> UserModules:
+    """Load modules, each written as `acme.cutting`, `cutting.py`, or with `:NAME` for one thing of it."""
     operators: list[Operator[Any, Any] | type] = []
     groups: dict[str, Definition] = {}
     measures: list[type[SetMeasure]] = []
     readers: dict[str, FileReader | Callable[[Any], Any]] = {}
-    for one in named or ():
-        for name, value in _things(one).items():
+    for address in addresses or ():
+        for name, value in _load_definitions(address).items():
             if isinstance(value, NodeGroup) and value.definition is not None:
                 groups[value.name] = value.definition
             elif isinstance(value, Definition):
@@ -50,60 +50,60 @@ def own(named: Sequence[str] | None) -> UserModules:
             elif _is_measure(value):
                 measures.append(value)
             elif name == READERS:
-                readers |= _readers(one, value)
+                readers |= _check_readers(address, value)
             else:
                 operators.append(value)
     return UserModules(tuple(operators), groups, tuple(measures), readers)
 
 
-def own_embedder(named: str) -> Embedder:
-    """The embedder `FILE.py:NAME`: an object with the members of one, or a function from texts to vectors."""
-    place, _, name = named.rpartition(":")
+def load_user_embedder(address: str) -> Embedder:
+    """Load the embedder `FILE.py:NAME`: an object with the members of one, or a function from texts to vectors."""
+    place, _, name = address.rpartition(":")
     value = getattr(load_module(place, "--embedder"), name, None)
     if isinstance(value, Embedder) and not isinstance(value, type):
         return value
     if not callable(value):
-        raise QueryError(f"--embedder {named}: {place} has no function {name!r}. Write one from texts to vectors.")
+        raise QueryError(f"--embedder {address}: {place} has no function {name!r}. Write one from texts to vectors.")
     return models.FunctionEmbedder(value)
 
 
-def _readers(place: str, said: object) -> "Mapping[str, FileReader | Callable[[Any], Any]]":
-    pairs = list(said.items()) if isinstance(said, Mapping) else []
-    reads = [callable(one) or callable(getattr(one, "read", None)) for _, one in pairs]
-    if isinstance(said, Mapping) and all(reads) and all(isinstance(name, str) for name, _ in pairs):
-        return said
+def _check_readers(place: str, readers: object) -> "Mapping[str, FileReader | Callable[[Any], Any]]":
+    pairs = list(readers.items()) if isinstance(readers, Mapping) else []
+    reads = [callable(reader) or callable(getattr(reader, "read", None)) for _, reader in pairs]
+    if isinstance(readers, Mapping) and all(reads) and all(isinstance(name, str) for name, _ in pairs):
+        return readers
     raise QueryError(
-        f"--known {place}: {READERS} is {said!r:.100}. Write {READERS} = {{'*.foo': my_function, '*.pdf': PdfReader()}}"
+        f"--known {place}: {READERS} is {readers!r:.100}. Write {READERS} = {{'*.foo': my_function, '*.pdf': PdfReader()}}"
         ", patterns with functions or readers."
     )
 
 
-def _things(named: str) -> dict[str, Any]:
-    place, _, wanted = named.partition(":")
+def _load_definitions(address: str) -> dict[str, Any]:
+    place, _, member = address.partition(":")
     module = load_module(place)
-    if wanted and not hasattr(module, wanted):
+    if member and not hasattr(module, member):
         raise QueryError(
-            f"--known {named}: {place} has no {wanted!r}. Write the name of a function or definition in it."
+            f"--known {address}: {place} has no {member!r}. Write the name of a function or definition in it."
         )
-    found = {wanted: getattr(module, wanted)} if wanted else vars(module)
-    things = {name: value for name, value in found.items() if name == READERS or _is_own(value)}
-    for name, value in found.items():
+    members = {member: getattr(module, member)} if member else vars(module)
+    things = {name: value for name, value in members.items() if name == READERS or _is_user_definition(value)}
+    for name, value in members.items():
         if lacking := _lacks(value):
             raise QueryError(
-                f"--known {named}: the measure {name} has no {' and no '.join(lacking)}. Write what every measure has, "
+                f"--known {address}: the measure {name} has no {' and no '.join(lacking)}. Write what every measure has, "
                 "as in docs/reference/measures.md under Your own."
             )
     if not things:
         raise QueryError(
-            f"--known {named}: there is no operator, no measure, no definition of a group and no {READERS}. Write "
+            f"--known {address}: there is no operator, no measure, no definition of a group and no {READERS}. Write "
             "functions under @transform or @step there, classes of operators or of measures, NAME = Definition(...), "
             f"or {READERS} = {{'*.foo': my_function}}."
         )
     return things
 
 
-def _is_own(value: object) -> bool:
-    """Whether it is what a file may name and Spolia does not have itself."""
+def _is_user_definition(value: object) -> bool:
+    """Check whether a value is something that a file may name and Spolia does not have itself."""
     if isinstance(value, (Definition, NodeGroup)) or _is_measure(value):
         return True
     kind = value if isinstance(value, type) else type(value)
@@ -111,7 +111,7 @@ def _is_own(value: object) -> bool:
 
 
 def _is_measure(value: object) -> bool:
-    """Whether it is a class that can be measured by, and not only a base of such classes."""
+    """Check whether a value is a class of measures that can be used, and not only a base of such classes."""
     is_class = isinstance(value, type) and issubclass(value, SetMeasure) and not value.__module__.startswith("spolia.")
     return is_class and not isabstract(value) and hasattr(value, "called")
 
@@ -128,7 +128,7 @@ def load_module(place: str, option: str = "--known") -> ModuleType:
     is_file = place.endswith(".py") or path.is_file()
     if is_file and not path.is_file():
         raise QueryError(f"{option} {place}: file not found. Write the path of a Python file, or a module's name.")
-    name, folder = _named(path.resolve()) if is_file else (place, Path.cwd())
+    name, folder = _module_name(path.resolve()) if is_file else (place, Path.cwd())
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
@@ -147,8 +147,8 @@ def load_module(place: str, option: str = "--known") -> ModuleType:
     return found
 
 
-def _named(file: Path) -> tuple[str, Path]:
-    """The name of the module in a file, and the folder from which it is imported: above all packages that it is in."""
+def _module_name(file: Path) -> tuple[str, Path]:
+    """Return the name of the module in a file, and the folder above all its packages, from which it is imported."""
     names, folder = [file.stem], file.parent
     while (folder / "__init__.py").is_file():
         names.insert(0, folder.name)

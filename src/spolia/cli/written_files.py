@@ -1,4 +1,5 @@
-"""Every file that Spolia writes: what it holds, what follows from damage, who looks for it, which modules write it.
+"""Table of every file that Spolia writes: what it holds, what follows from damage, who checks it, which modules write
+it.
 
 `spolia doctor`, `spolia repair`, the flip test and walks over the code and over real folders read this table.
 """
@@ -35,13 +36,13 @@ IfDamaged: TypeAlias = Literal["rebuilt", "restored", "harmless", "yours"]
 Check: TypeAlias = Callable[[Path], str]
 
 
-def by_store(_: Path) -> str:
-    """Nothing: `Snapshot.check` reads it, together with what depends on it, and `spolia.stores.repair` mends it."""
+def skip_for_store_check(_: Path) -> str:
+    """Return nothing: `Snapshot.check` reads the file, with what depends on it, and `spolia.stores.repair` mends it."""
     return ""
 
 
-def without_content(_: Path) -> str:
-    """Nothing: no answer depends on what is in it."""
+def skip_content(_: Path) -> str:
+    """Return nothing: no answer depends on the content."""
     return ""
 
 
@@ -56,7 +57,7 @@ def _alias_damage(file: Path) -> str:
 
 
 def _flow_damage(file: Path) -> str:
-    """A promoted flow is in a folder named after its content."""
+    """Return the damage of a promoted flow, which is in a folder named after its content."""
     is_whole = sha256(file.read_bytes()).hexdigest().startswith(file.parent.name)
     return "" if is_whole else f"{file} is damaged: it is not the flow that was promoted. Promote it again."
 
@@ -67,7 +68,7 @@ def _weights_damage(file: Path) -> str:
 
 
 def _json_damage(file: Path) -> str:
-    """A baseline has the name that its user chose."""
+    """Return the damage of a baseline, whose name its user chose."""
     try:
         plain = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
@@ -80,7 +81,7 @@ def _json_damage(file: Path) -> str:
 
 
 def _zip_damage(file: Path) -> str:
-    """An export of a store, or of the originals of its documents."""
+    """Return the damage of an export of a store, or of the originals of its documents."""
     try:
         with ZipFile(file) as archive:
             is_originals = CONTENTS not in archive.namelist() and "originals.json" in archive.namelist()
@@ -94,7 +95,7 @@ def _zip_damage(file: Path) -> str:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A kind of file.
+    """Kind of file that Spolia writes.
 
     Args:
         pattern: its path in a store's folder, elsewhere the end of its path; `*` stands for anything. Empty for a path
@@ -120,12 +121,12 @@ _MEMBERS = ("indexing.readers.archives", "indexing.workers.protocol")
 _LINKS = ("retrieval.graph.build", "retrieval.learned.links")
 
 STORE_FILES = (
-    WrittenFile(f"{DATABASE}*", "documents, nodes, generations", "restored", by_store, _DATABASE),
-    WrittenFile("vectors/*", "embeddings", "rebuilt", by_store, ("stores.vectors.dense",)),
-    WrittenFile("lexical/*", "an index of words for each generation", "rebuilt", by_store, _LEXICAL),
-    WrittenFile("graphs/*", "graphs over vectors", "rebuilt", by_store, ("stores.vectors.graphs",)),
+    WrittenFile(f"{DATABASE}*", "documents, nodes, generations", "restored", skip_for_store_check, _DATABASE),
+    WrittenFile("vectors/*", "embeddings", "rebuilt", skip_for_store_check, ("stores.vectors.dense",)),
+    WrittenFile("lexical/*", "an index of words for each generation", "rebuilt", skip_for_store_check, _LEXICAL),
+    WrittenFile("graphs/*", "graphs over vectors", "rebuilt", skip_for_store_check, ("stores.vectors.graphs",)),
     WrittenFile(
-        "databases/*", "embedded vector databases, and their markers", "rebuilt", by_store,
+        "databases/*", "embedded vector databases, and their markers", "rebuilt", skip_for_store_check,
         ("stores.vectors.external_index",),
     ),
     WrittenFile("links/*", "links between nodes", "rebuilt", array_damage, _LINKS),
@@ -133,13 +134,13 @@ STORE_FILES = (
         "tokens/*.npz", "where the token vectors of texts are, and their digest", "rebuilt", token_file_damage,
         ("retrieval.token_index",),
     ),
-    WrittenFile("tokens/*.npy", "token vectors", "rebuilt", by_store, ("retrieval.token_index",)),
-    WrittenFile("pins/*", "who reads a generation", "harmless", without_content, _DATABASE),
-    WrittenFile("*.lock", "who writes, or builds", "harmless", without_content, (*_LEXICAL, "services.aliases")),
-    WrittenFile("spool/*", "copies of files that a run reads now", "harmless", without_content, (*_COPIES, *_MEMBERS)),
-    WrittenFile(f"{DAMAGED}/*", "damaged files that were set aside", "harmless", without_content),
-    WrittenFile("*.db-shm", "the index of a log ahead of a database", "harmless", without_content),
-    WrittenFile("*.db-wal", "a log ahead of a database", "restored", by_store),
+    WrittenFile("tokens/*.npy", "token vectors", "rebuilt", skip_for_store_check, ("retrieval.token_index",)),
+    WrittenFile("pins/*", "who reads a generation", "harmless", skip_content, _DATABASE),
+    WrittenFile("*.lock", "who writes, or builds", "harmless", skip_content, (*_LEXICAL, "services.aliases")),
+    WrittenFile("spool/*", "copies of files that a run reads now", "harmless", skip_content, (*_COPIES, *_MEMBERS)),
+    WrittenFile(f"{DAMAGED}/*", "damaged files that were set aside", "harmless", skip_content),
+    WrittenFile("*.db-shm", "the index of a log ahead of a database", "harmless", skip_content),
+    WrittenFile("*.db-wal", "a log ahead of a database", "restored", skip_for_store_check),
     WrittenFile(
         "runs.db", "traces, cached results, served answers", "rebuilt", record_files.damage, ("journal.database",)
     ),
@@ -158,7 +159,7 @@ STORE_FILES = (
 """Files in a store's folder."""
 
 OTHER_FILES = (
-    WrittenFile(f"{DAMAGED}/*/*", "damaged files that were set aside", "harmless", without_content),
+    WrittenFile(f"{DAMAGED}/*/*", "damaged files that were set aside", "harmless", skip_content),
     WrittenFile("file_hashes/*.json", "hashes of large files", "rebuilt", checksums.damage, ("models.file_hash",)),
     WrittenFile(
         "studies/*.json", "what studies chose, for the next one", "rebuilt", checksums.damage,
@@ -192,24 +193,24 @@ OTHER_FILES = (
     ),
     WrittenFile("*.zip", "an export of a store", "restored", _zip_damage, ("stores.portable", "cli.commands.export")),
     WrittenFile(
-        "", "data sets and questions", "yours", without_content,
+        "", "data sets and questions", "yours", skip_content,
         (
             *(f"evaluation.data.formats.{name}" for name in ("autorag", "hotpotqa", "native", "trec")),
             "evaluation.creation.items", "evaluation.simulation.world", "cli.commands.questions", "cli.commands.rows",
         ),
     ),
     WrittenFile(
-        "", "projects, flows, prompts and keys", "yours", without_content,
+        "", "projects, flows, prompts and keys", "yours", skip_content,
         (
             "cli.commands.init", "cli.commands.prompts", "cli.commands.tune", "cli.autorag_study", "training.training",
             "server.keys",
         ),
     ),
     WrittenFile(
-        "", "reports, pages and lists", "yours", without_content,
+        "", "reports, pages and lists", "yours", skip_content,
         ("cli.commands.gate", "cli.commands.trace", "cli.commands.tune", "cli.documents", "cli.reports"),
     ),
-    WrittenFile("", "databases that a flow reads", "yours", without_content, ("databases.sqlite_file",)),
+    WrittenFile("", "databases that a flow reads", "yours", skip_content, ("databases.sqlite_file",)),
 )  # fmt: skip
 """Files elsewhere: in the cache folder, in folders of studies and trainings, at paths that users name."""
 MECHANISMS = (
@@ -221,7 +222,7 @@ MECHANISMS = (
 
 @dataclass(frozen=True)
 class FileDamage:
-    """A damaged file, and the damage in words."""
+    """Damaged file, and the damage in words."""
 
     path: Path
     kind: WrittenFile
@@ -229,12 +230,12 @@ class FileDamage:
 
 
 def kind_of(inside: str) -> WrittenFile | None:
-    """The kind of a file of a store, by its path in the store's folder."""
+    """Return the kind of a file of a store, by its path in the store's folder."""
     return next((kind for kind in STORE_FILES if fnmatchcase(inside, kind.pattern)), None)
 
 
 def damaged_files(folder: Path) -> Iterator[FileDamage]:
-    """The damaged files of a store's folder, but for those that the store's own check reads. Nothing is written."""
+    """Yield the damaged files of a store's folder, but for those that the store's own check reads. Nothing is written."""
     for path in sorted(folder.rglob("*")):
         kind = kind_of(path.relative_to(folder).as_posix())
         if kind is not None and path.is_file() and (text := _damage(kind, path)):
@@ -242,12 +243,12 @@ def damaged_files(folder: Path) -> Iterator[FileDamage]:
 
 
 def kind_elsewhere(path: Path) -> WrittenFile | None:
-    """The kind of a file that is in no store."""
+    """Return the kind of a file that is in no store."""
     return next((kind for kind in OTHER_FILES if kind.pattern and path.match(kind.pattern)), None)
 
 
 def damaged_elsewhere(place: Path) -> Iterator[FileDamage]:
-    """The damaged files in a folder, but for stores, or of a file. Nothing is written.
+    """Yield the damaged files in a folder, but for stores, or the damage of a file. Nothing is written.
 
     Raises:
         DataError: it does not exist, or is a file that Spolia cannot check.
@@ -269,17 +270,20 @@ def _outside_stores(place: Path) -> Iterator[Path]:
     if place.is_file():
         yield place
     elif place.is_dir() and not (place / DATABASE).exists():
-        for one in place.iterdir():
-            yield from _outside_stores(one)
+        for child in place.iterdir():
+            yield from _outside_stores(child)
 
 
 def mend_files(folder: Path) -> Iterator[tuple[str, bool]]:
     """Set aside damaged files beside the database that can be made again; the damage, and whether it is mended."""
-    for found in damaged_files(folder):
-        if found.kind.if_damaged == "rebuilt":
-            yield f"{found.text}. It is now {set_aside(found.path, folder)}, and is made again when it is needed.", True
+    for file_damage in damaged_files(folder):
+        if file_damage.kind.if_damaged == "rebuilt":
+            yield (
+                f"{file_damage.text}. It is now {set_aside(file_damage.path, folder)}, and is made again when it is needed.",
+                True,
+            )
         else:
-            yield found.text, False
+            yield file_damage.text, False
 
 
 def _damage(kind: WrittenFile, path: Path) -> str:

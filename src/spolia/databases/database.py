@@ -10,7 +10,7 @@ from spolia.core.run_context import check_cancelled
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import StatementError, WiringError
 from spolia.types import Addressed, Query, Scalar, Value
-from spolia.worker_process import Died, WorkerProcess, borrowed
+from spolia.worker_process import WorkerDied, WorkerProcess, borrow_worker
 
 SAMPLES = 3
 """Rows of each table that a model is shown."""
@@ -162,9 +162,9 @@ def _cell(value: Scalar) -> str:
 def statement_worker(limits: QueryLimits, serves: object = None) -> Iterator[WorkerProcess]:
     """A process that a statement runs in. If it is killed, the error goes to the author of the statement."""
     try:
-        with borrowed(limits.memory_mb, serves) as worker:
+        with borrow_worker(limits.memory_mb, serves) as worker:
             yield worker
-    except Died as died:
+    except WorkerDied as died:
         check_cancelled()
         raise StatementError(
             f"The statement {died}. Write one that reads less: with a condition, or without joining everything with "

@@ -13,8 +13,8 @@ from spolia.databases.read_only_check import load_parser, refuse_writes
 from spolia.deferred import psycopg
 from spolia.deferred import psycopg_sql as sql
 from spolia.errors import StatementError, StoreError, StoreUnavailable, require
-from spolia.stores.backends.postgres.address import address_of
-from spolia.stores.backends.postgres.dialect import is_away
+from spolia.stores.backends.postgres.address import parse_address
+from spolia.stores.backends.postgres.dialect import is_unreachable
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ class PostgresDatabase(Value):
     tables: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        address_of(self.url)
+        parse_address(self.url)
 
     @property
     def env_names(self) -> dict[str, bool]:
         """See `spolia.core.environment.env_of`."""
-        return address_of(self.url).env_names
+        return parse_address(self.url).env_names
 
     scoped: ClassVar[bool] = False
     language: ClassVar[str] = "SQL of PostgreSQL"
@@ -115,7 +115,7 @@ class PostgresDatabase(Value):
     def _opened(self, limits: QueryLimits) -> "Iterator[Connection[Any]]":
         reach(self)
         require(psycopg, "Asking a database in PostgreSQL")
-        address = address_of(self.url)
+        address = parse_address(self.url)
         timeout_ms = max(1, round(limits.timeout_s * 1000))
         try:
             given: dict[str, Any] = {"connect_timeout": _CONNECT_S, **address.secrets()}
@@ -129,7 +129,7 @@ class PostgresDatabase(Value):
                 connection.rollback()
         except psycopg.Error as error:
             said = " ".join(str(error).split())[:300]
-            kind, advice = (StoreUnavailable, ", and repeat") if is_away(error) else (StoreError, "")
+            kind, advice = (StoreUnavailable, ", and repeat") if is_unreachable(error) else (StoreError, "")
             raise kind(f"{self.url} could not be asked: {said}. Check the address{advice}.") from error
 
     def _columns(self, connection: "Connection[Any]") -> dict[str, dict[str, str]]:

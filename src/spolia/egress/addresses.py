@@ -16,22 +16,22 @@ _AT_ONCE: list[tuple[int, int, int | bytes]] = [(socket.IPPROTO_TCP, socket.TCP_
 """What is written is sent: else a request's body waits until its head is acknowledged, which may take 40 ms."""
 
 
-def refused(address: str) -> str:
-    """What kind of address that is not public this is; empty for a public one."""
-    found = _within(ip_address(address.partition("%")[0]))
+def nonpublic_kind(address: str) -> str:
+    """Return the kind of an address that is not public, such as `loopback`; empty for a public one."""
+    target = _unwrap_ipv4(ip_address(address.partition("%")[0]))
     kinds = {
-        "loopback": found.is_loopback,
-        "link-local": found.is_link_local,
-        "multicast": found.is_multicast,
-        "unspecified": found.is_unspecified,
-        "private": found.is_private,
-        "reserved": found.is_reserved or not found.is_global,
+        "loopback": target.is_loopback,
+        "link-local": target.is_link_local,
+        "multicast": target.is_multicast,
+        "unspecified": target.is_unspecified,
+        "private": target.is_private,
+        "reserved": target.is_reserved or not target.is_global,
     }
     return next((kind for kind, holds in kinds.items() if holds), "")
 
 
-def _within(address: IP) -> IP:
-    """The IPv4 address that an IPv6 address leads to in the end, where it does."""
+def _unwrap_ipv4(address: IP) -> IP:
+    """Return the IPv4 address that an IPv6 address leads to, or the address itself."""
     if not isinstance(address, IPv6Address):
         return address
     if address.ipv4_mapped is not None:
@@ -45,22 +45,22 @@ def _within(address: IP) -> IP:
     return address
 
 
-def connected(host: str, port: int, timeout_s: float | None, *, public: bool) -> socket.socket:
-    """A socket to a host at an address that was found and checked: no second look-up can answer otherwise."""
-    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-    allowed = [address for address in addresses if not public or not refused(address)]
+def open_socket(host: str, port: int, timeout_s: float | None, *, public: bool) -> socket.socket:
+    """Open a socket to a host at an address that was checked, so that no second look-up can answer otherwise."""
+    entries = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+    allowed = [address for address in addresses if not public or not nonpublic_kind(address)]
     if not allowed:
-        kinds = ", ".join(f"{address} ({refused(address)})" for address in addresses[:3])
+        kinds = ", ".join(f"{address} ({nonpublic_kind(address)})" for address in addresses[:3])
         raise EgressRefused(
             f"{host} is at {kinds}, which is not a public address. If it is meant to be asked, allow it: "
             f"allow=({host!r},); in a file of sources (--sources), allow: [{host!r}]."
         )
-    last: OSError | None = None
+    last_error: OSError | None = None
     for address in allowed:
         try:
             return create_connection((address, port), timeout_s, socket_options=_AT_ONCE)
         except OSError as error:
-            last = error
-    assert last is not None
-    raise last
+            last_error = error
+    assert last_error is not None
+    raise last_error

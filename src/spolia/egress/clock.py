@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Clock:
-    """Calls what is due."""
+    """Timer thread that calls functions when they are due."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -19,17 +19,17 @@ class Clock:
         self._running = False
 
     @contextmanager
-    def at(self, when: float, call: Callable[[], None]) -> Iterator[None]:
+    def schedule(self, moment: float, call: Callable[[], None]) -> Iterator[None]:
         """Call at a time of `time.monotonic`, unless the block ends before."""
         with self._changed:
             self._number += 1
             number = self._number
             self._calls[number] = call
-            soonest = not self._due or when < self._due[0][0]
-            heapq.heappush(self._due, (when, number))
+            soonest = not self._due or moment < self._due[0][0]
+            heapq.heappush(self._due, (moment, number))
             if not self._running:
                 self._running = True
-                threading.Thread(target=self._keep, name="spolia-clock", daemon=True).start()
+                threading.Thread(target=self._run, name="spolia-clock", daemon=True).start()
             elif soonest:
                 self._changed.notify()
         try:
@@ -37,36 +37,37 @@ class Clock:
         finally:
             with self._changed:
                 self._calls.pop(number, None)
+                # Cancelled entries would pile up, since most requests end long before their deadline.
                 if len(self._due) > 64 + 4 * len(self._calls):
                     self._due = [entry for entry in self._due if entry[1] in self._calls]
                     heapq.heapify(self._due)
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while True:
-            for call in self._wait():
+            for call in self._take_due():
                 call()
 
-    def _wait(self) -> list[Callable[[], None]]:
-        """Calls that are due now; waits until the next may be."""
+    def _take_due(self) -> list[Callable[[], None]]:
+        """Return the calls that are due now; wait until the next may be."""
         with self._changed:
             wait_s = self._due[0][0] - time.monotonic() if self._due else None
             if wait_s is None or wait_s > 0:
                 self._changed.wait(wait_s)
-            now, found = time.monotonic(), []
+            now, due_calls = time.monotonic(), []
             while self._due and self._due[0][0] <= now:
                 _, number = heapq.heappop(self._due)
                 if number in self._calls:
-                    found.append(self._calls.pop(number))
-            return found
+                    due_calls.append(self._calls.pop(number))
+            return due_calls
 
 
 clock = Clock()
 
 
-def _forget() -> None:
-    """A forked child lacks this thread."""
+def _reset_after_fork() -> None:
+    """Replace the clock in a forked child, which lacks this thread."""
     global clock
     clock = Clock()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_after_fork)

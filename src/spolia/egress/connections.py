@@ -10,27 +10,27 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
-from spolia.egress.addresses import connected
+from spolia.egress.addresses import open_socket
 
 
 class RequestSocket:
-    """The socket under one request, which another thread may cut: the thread that reads from it wakes up
-    immediately."""
+    """Socket under one request, which another thread may cut: the thread that reads from it wakes up immediately."""
 
     def __init__(self) -> None:
+        # A cut may come before the connection is open: it is remembered, and `use` carries it out.
         self.cut_by = ""
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
 
-    def use(self, found: socket.socket | None) -> None:
+    def use(self, connection: socket.socket | None) -> None:
         with self._lock:
-            self._socket = found
+            self._socket = connection
         if self.cut_by:
             self.cut(self.cut_by)
 
-    def cut(self, why: str) -> None:
+    def cut(self, reason: str) -> None:
         with self._lock:
-            self.cut_by = self.cut_by or why
+            self.cut_by = self.cut_by or reason
             if self._socket is not None:
                 with suppress(OSError):  # the server was faster
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # `close` would not wake a reader
@@ -42,48 +42,50 @@ under_way = threading.local()  # its `line` is that of the request that the thre
 
 
 class _Connection:
-    """Opens connections to allowed addresses only, and writes head and body of a small request in one system call."""
+    """Mixin that opens connections to allowed addresses only, and writes head and body of a small request in one system
+    call."""
 
     public = False
-    _held: list[bytes] | None = None
+    _buffer: list[bytes] | None = None
 
-    def request(self, method: str, url: str, body: Any = None, *given: Any, **named: Any) -> None:
-        self._held = [] if isinstance(body, bytes) and len(body) <= SMALL_BYTES else None
+    def request(self, method: str, url: str, body: Any = None, *args: Any, **kwargs: Any) -> None:
+        self._buffer = [] if isinstance(body, bytes) and len(body) <= SMALL_BYTES else None
         try:
-            super().request(method, url, body, *given, **named)  # type: ignore[misc]
-            written, self._held = b"".join(self._held or ()), None
-            if written:
-                super().send(written)  # type: ignore[misc]
+            super().request(method, url, body, *args, **kwargs)  # type: ignore[misc]
+            data, self._buffer = b"".join(self._buffer or ()), None
+            if data:
+                super().send(data)  # type: ignore[misc]
         finally:
-            self._held = None
+            self._buffer = None
 
     def send(self, data: Any) -> None:
-        if self._held is not None and isinstance(data, bytes):
-            self._held.append(data)
+        if self._buffer is not None and isinstance(data, bytes):
+            self._buffer.append(data)
         else:
             super().send(data)  # type: ignore[misc]
 
     def _new_conn(self: Any) -> socket.socket:
         try:
             timeout_s = self.timeout if isinstance(self.timeout, (int, float)) else None
-            found = connected(self._dns_host, self.port, timeout_s, public=self.public)
+            connection = open_socket(self._dns_host, self.port, timeout_s, public=self.public)
         except socket.gaierror as error:
             raise NameResolutionError(self.host, self, error) from error
         except TimeoutError as error:
             raise ConnectTimeoutError(self, f"no connection to {self.host}") from error
         except OSError as error:
             raise NewConnectionError(self, f"no connection: {error}") from error
-        under_way.line.use(found)
-        return found
+        under_way.line.use(connection)
+        return connection
 
     def getresponse(self: Any) -> Any:
+        # A connection from the pool was opened for an earlier request, so `_new_conn` did not run.
         under_way.line.use(self.sock)
         return super().getresponse()  # type: ignore[misc]
 
 
 def _pool_class(base: type, connection: type, *, public: bool) -> Any:
-    own = type(connection.__name__, (_Connection, connection), {"public": public})
-    return type(base.__name__, (base,), {"ConnectionCls": own})
+    connection_class = type(connection.__name__, (_Connection, connection), {"public": public})
+    return type(base.__name__, (base,), {"ConnectionCls": connection_class})
 
 
 _POOLS: dict[tuple[str, bool], type[HTTPConnectionPool]] = {
@@ -95,25 +97,26 @@ _POOLS: dict[tuple[str, bool], type[HTTPConnectionPool]] = {
     for public in (False, True)
 }
 _pools: dict[tuple[str, str, int | None, int, bool], HTTPConnectionPool] = {}
-_making = threading.Lock()
+_pools_lock = threading.Lock()
 
 
-def pool(scheme: str, host: str, port: int | None, kept: int, *, public: bool) -> HTTPConnectionPool:
-    """The connections of this process to a server."""
-    key = (scheme, host, port, kept, public)
-    with _making:
+def pool(scheme: str, host: str, port: int | None, pool_size: int, *, public: bool) -> HTTPConnectionPool:
+    """Return this process's connections to a server."""
+    key = (scheme, host, port, pool_size, public)
+    with _pools_lock:
         if key not in _pools:
+            # Sources name any number of servers, so the oldest pool is closed.
             if len(_pools) >= MOST_POOLS:
                 _pools.pop(next(iter(_pools))).close()
-            _pools[key] = _POOLS[scheme, public](host, port, maxsize=kept)
+            _pools[key] = _POOLS[scheme, public](host, port, maxsize=pool_size)
         return _pools[key]
 
 
-def _forget() -> None:
-    """After a fork the child must not write on its parent's sockets."""
-    global _making
+def _reset_after_fork() -> None:
+    """Drop the pools in a forked child, which must not write on its parent's sockets."""
+    global _pools_lock
     _pools.clear()
-    _making = threading.Lock()
+    _pools_lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_reset_after_fork)

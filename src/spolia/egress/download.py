@@ -1,4 +1,4 @@
-"""Fetching what an address names that is not trusted: public addresses only, redirects looked at, sizes bounded."""
+"""Downloads from untrusted addresses: public addresses only, redirects checked, sizes bounded."""
 
 import time
 import zlib
@@ -6,20 +6,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from spolia.egress.exchange import RequestLimits, exchanged, pieces
-from spolia.egress.retry import asked_s
+from spolia.egress.exchange import RequestLimits, read_pieces, send_request
+from spolia.egress.retry import retry_after_s
 from spolia.errors import EgressFailed, EgressRefused
 from spolia.types import Value
 
 REDIRECTS = 5
 LARGEST_BYTES = 100 * 2**20
-_MOVED = frozenset([301, 302, 303, 307, 308])
-_REFUSING = frozenset([401, 403, 404])  # statuses by which servers answer who lacks a key
+_REDIRECT_STATUSES = frozenset([301, 302, 303, 307, 308])
+_DENIED_STATUSES = frozenset([401, 403, 404])  # statuses by which servers answer who lacks a key
 
 
 @dataclass(frozen=True)
 class Fetched(Value):
-    """What a server gave at an address, after redirects, with names of headers in lower case."""
+    """Response of a server, after redirects, with names of headers in lower case."""
 
     url: str
     status: int
@@ -27,7 +27,7 @@ class Fetched(Value):
     data: bytes = field(repr=False)
 
     def header(self, name: str) -> str:
-        """The value of a header; empty where it is not there."""
+        """Return the value of a header; empty if it is missing."""
         return next((value for key, value in self.headers if key == name.lower()), "")
 
 
@@ -42,7 +42,7 @@ def fetch(
     timeout_s: float = 30.0,
     deadline_s: float = 120.0,
 ) -> Fetched:
-    """Get what is at an address; EgressRefused if asking again makes no sense, EgressFailed if it may help.
+    """Fetch an address; EgressRefused if asking again makes no sense, EgressFailed if it may help.
 
     Args:
         allow: hosts whose addresses need not be public, as `wiki.internal` or `localhost:8000`.
@@ -54,26 +54,31 @@ def fetch(
         deadline_s: for all of it, with redirects.
     """
     limits = RequestLimits(min(timeout_s, 10.0), timeout_s, time.monotonic() + deadline_s)
-    trusted = {origin(one) for one in origins or (url,)}
-    at = url
+    trusted = {origin(address) for address in origins or (url,)}
+    location = url
     for _ in range(REDIRECTS + 1):
-        keyed = origin(at) in trusted
+        # Each redirect is judged by itself: headers with keys never follow one to another server.
+        is_trusted = origin(location) in trusted
         try:
-            sent = _merged(headers, bound) if keyed else dict(headers or {})
-            found = _one(at, _permitted(at, allow), sent, largest_bytes, limits)
+            request_headers = _merge_headers(headers, bound) if is_trusted else dict(headers or {})
+            response = _send_once(location, _requires_public(location, allow), request_headers, largest_bytes, limits)
         except (EgressRefused, EgressFailed) as error:
-            lacking = bool(bound) and not keyed and error.status in _REFUSING
-            to = " and ".join(sorted(trusted))
-            why = (
-                f" It was asked without the headers {', '.join(bound or ())}, which go to {to} only." if lacking else ""
+            lacks_key = bool(bound) and not is_trusted and error.status in _DENIED_STATUSES
+            servers = " and ".join(sorted(trusted))
+            hint = (
+                f" It was asked without the headers {', '.join(bound or ())}, which go to {servers} only."
+                if lacks_key
+                else ""
             )
-            raise type(error)(f"{_named(at, url)}: {error}{why}", error.status, error.after_s) from error
-        if found.status not in _MOVED:
-            return found
-        before, at = at, urljoin(at, found.header("location"))
-        if before.startswith("https:") and not at.startswith("https:"):
-            raise EgressRefused(f"{_named(at, url)}: it leads from an encrypted address to one that is not.")
-    raise EgressRefused(f"{_shown(url)}: it is a chain of more than {REDIRECTS} redirects.")
+            raise type(error)(f"{_describe_hop(location, url)}: {error}{hint}", error.status, error.after_s) from error
+        if response.status not in _REDIRECT_STATUSES:
+            return response
+        previous, location = location, urljoin(location, response.header("location"))
+        if previous.startswith("https:") and not location.startswith("https:"):
+            raise EgressRefused(
+                f"{_describe_hop(location, url)}: it leads from an encrypted address to one that is not."
+            )
+    raise EgressRefused(f"{_redact_url(url)}: it is a chain of more than {REDIRECTS} redirects.")
 
 
 def post(
@@ -92,51 +97,53 @@ def post(
         allow: hosts whose addresses need not be public, and that need no https.
         largest_bytes: of the reply.
     """
-    public = _permitted(url, allow)
+    public = _requires_public(url, allow)
     if public and not url.startswith("https:"):
-        raise EgressRefused(f"{_shown(url)}: it is not encrypted. Write https://.")
+        raise EgressRefused(f"{_redact_url(url)}: it is not encrypted. Write https://.")
     limits = RequestLimits(min(deadline_s, 10.0), deadline_s, time.monotonic() + deadline_s)
     try:
-        found = _one(url, public, headers or {}, largest_bytes, limits, body)
+        response = _send_once(url, public, headers or {}, largest_bytes, limits, body)
     except (EgressRefused, EgressFailed) as error:
-        raise type(error)(f"{_shown(url)}: {error}", error.status, error.after_s) from error
-    if found.status in _MOVED:
-        raise EgressRefused(f"{_shown(url)}: it leads elsewhere. Write the address that it leads to.", found.status)
-    return found
+        raise type(error)(f"{_redact_url(url)}: {error}", error.status, error.after_s) from error
+    if response.status in _REDIRECT_STATUSES:
+        raise EgressRefused(
+            f"{_redact_url(url)}: it leads elsewhere. Write the address that it leads to.", response.status
+        )
+    return response
 
 
-def _one(
+def _send_once(
     url: str, public: bool, headers: Mapping[str, str], largest: int, limits: RequestLimits, body: bytes | None = None
 ) -> Fetched:
-    """One request, a POST if it has a body; a redirect is given as it is."""
-    with exchanged(
+    """Send one request, a POST if it has a body; a redirect is returned, not followed."""
+    with send_request(
         "GET" if body is None else "POST", url, limits, body=body, headers=headers, public=public
     ) as response:
         status = response.status
-        said = tuple((name.lower(), value) for name, value in response.headers.items())
-        if status == 304 or (status in _MOVED and response.headers.get("location")):
-            return Fetched(url, status, said, b"")
-        if status >= 400 or status in _MOVED or status < 200:
-            raise _failed(status, dict(said))
+        reply_headers = tuple((name.lower(), value) for name, value in response.headers.items())
+        if status == 304 or (status in _REDIRECT_STATUSES and response.headers.get("location")):
+            return Fetched(url, status, reply_headers, b"")
+        if status >= 400 or status in _REDIRECT_STATUSES or status < 200:
+            raise _status_error(status, dict(reply_headers))
         stated = response.headers.get("content-length", "")
         if stated.isdecimal() and int(stated) > largest:
             raise EgressRefused(f"it has {stated} bytes; at most {largest} are taken. Allow more: largest_bytes.")
         kind = response.headers.get("content-encoding", "identity").lower()
-        data = b"".join(_decoded(pieces(response, largest), kind, largest))
+        data = b"".join(_decompress(read_pieces(response, largest), kind, largest))
     if stated.isdecimal() and kind == "identity" and len(data) < int(stated):
         raise EgressFailed(f"the connection broke after {len(data)} of {stated} bytes.")
-    return Fetched(url, status, said, data)
+    return Fetched(url, status, reply_headers, data)
 
 
-def _failed(status: int, headers: Mapping[str, str]) -> EgressRefused | EgressFailed:
-    said, after_s = f"the server answers with status {status}.", asked_s(headers)
+def _status_error(status: int, headers: Mapping[str, str]) -> EgressRefused | EgressFailed:
+    message, after_s = f"the server answers with status {status}.", retry_after_s(headers)
     if status in (408, 425, 429) or status >= 500:
-        return EgressFailed(f"{said} Try again later.", status, after_s)
-    return EgressRefused(said, status, after_s)
+        return EgressFailed(f"{message} Try again later.", status, after_s)
+    return EgressRefused(message, status, after_s)
 
 
-def _permitted(url: str, allow: Collection[str]) -> bool:
-    """Whether only public addresses are allowed for a URL; EgressRefused if it is not one that is fetched."""
+def _requires_public(url: str, allow: Collection[str]) -> bool:
+    """Return whether a URL may only lead to public addresses; EgressRefused if it cannot be fetched."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -149,29 +156,30 @@ def _permitted(url: str, allow: Collection[str]) -> bool:
     return parts.hostname not in allow and f"{parts.hostname}:{port}" not in allow
 
 
-def _decoded(content: Iterable[bytes], kind: str, largest: int) -> Iterator[bytes]:
-    """Content as it is without its compression, which was not asked for and is sent by some all the same."""
+def _decompress(content: Iterable[bytes], kind: str, largest: int) -> Iterator[bytes]:
+    """Decompress the content, since some servers compress it unasked."""
     if kind == "identity":
         yield from content
         return
     if kind not in ("gzip", "x-gzip", "deflate"):
         raise EgressRefused(f"it is compressed as {kind!r}, which is not read.")
-    unpacked, size = zlib.decompressobj(47 if "gzip" in kind else 15), 0
+    decompressor, size = zlib.decompressobj(47 if "gzip" in kind else 15), 0
     try:
         for piece in content:
-            found = unpacked.decompress(piece, largest - size + 1)
-            size += len(found)
+            # One byte over the bound is enough to refuse: a small reply may unpack to gigabytes.
+            data = decompressor.decompress(piece, largest - size + 1)
+            size += len(data)
             if size > largest:
                 raise EgressRefused(f"it unpacks to more than {largest} bytes.")
-            yield found
+            yield data
     except zlib.error as error:
         raise EgressFailed(f"its compression is damaged ({error}).") from error
-    if not unpacked.eof:
+    if not decompressor.eof:
         raise EgressFailed("the connection broke before the reply was complete.")
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of an address in one form; of what is no address, the address."""
+    """Return scheme, host and port of an address in one form; what is no address is returned as it is."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -182,15 +190,15 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{host}" + (f":{port}" if port is not None and port != usual else "")
 
 
-def _merged(headers: Mapping[str, str] | None, bound: Mapping[str, str] | None) -> dict[str, str]:
-    """Both, without those of the first that the second replaces, in whatever case they are written."""
+def _merge_headers(headers: Mapping[str, str] | None, bound: Mapping[str, str] | None) -> dict[str, str]:
+    """Merge both; those of `bound` replace headers of the same name, in whatever case."""
     replaced = {name.lower() for name in bound or {}}
-    kept = {name: value for name, value in (headers or {}).items() if name.lower() not in replaced}
-    return {**kept, **(bound or {})}
+    unbound = {name: value for name, value in (headers or {}).items() if name.lower() not in replaced}
+    return {**unbound, **(bound or {})}
 
 
-def _shown(url: str) -> str:
-    """An address without what may be secret in it."""
+def _redact_url(url: str) -> str:
+    """Return an address without user, password, query and fragment, which may be secret."""
     try:
         parts = urlsplit(url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "…" if parts.query else "", ""))
@@ -198,5 +206,5 @@ def _shown(url: str) -> str:
         return repr(url[:100])
 
 
-def _named(at: str, url: str) -> str:
-    return _shown(url) if at == url else f"{_shown(url)}, which leads to {_shown(at)}"
+def _describe_hop(location: str, url: str) -> str:
+    return _redact_url(url) if location == url else f"{_redact_url(url)}, which leads to {_redact_url(location)}"

@@ -23,8 +23,8 @@ def pause(seconds: float) -> None:
     check_cancelled()
 
 
-def asked_s(headers: Mapping[str, str]) -> float:
-    """Seconds that `Retry-After` asks to wait: a number, or a date; 0 where it says nothing sensible."""
+def retry_after_s(headers: Mapping[str, str]) -> float:
+    """Return the seconds that `Retry-After` asks to wait: a number, or a date; 0 if it says nothing sensible."""
     stated = headers.get("retry-after", "").strip()
     try:
         seconds = float(stated)
@@ -36,20 +36,22 @@ def asked_s(headers: Mapping[str, str]) -> float:
     return max(seconds, 0.0) if isfinite(seconds) else 0.0
 
 
-def patiently(ask: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, max_wait_s: float = 60.0) -> T:
-    """Ask a server, and again after longer and longer waits where that may help; the last EgressFailed is raised."""
+def retry(request: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, max_wait_s: float = 60.0) -> T:
+    """Send a request, and again after longer and longer waits where that may help; raise the last EgressFailed."""
     for attempt in range(retries):
         try:
-            return ask()
+            return request()
+        # The deadline has passed: another attempt would only take as long.
         except EgressLate:
             raise
         except EgressFailed as error:
             if error.after_s > max_wait_s:
-                said = f"{error} It asks to wait {error.after_s:g} s: come back later."
-                raise EgressFailed(said, error.status, error.after_s) from error
+                message = f"{error} It asks to wait {error.after_s:g} s: come back later."
+                raise EgressFailed(message, error.status, error.after_s) from error
+            # Waits vary, so that callers that failed together do not return together.
             pause(min(max(error.after_s, random.uniform(0.5, 1.0) * wait_s * 2**attempt), max_wait_s))
     try:
-        return ask()
+        return request()
     except EgressFailed as error:
         if not retries:
             raise

@@ -21,7 +21,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.group_search import GroupSearch
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import MAIN
-from spolia.stores.lexical.analysis import in_words
+from spolia.stores.lexical.analysis import is_mostly_words
 from spolia.stores.manifest import built_in
 from spolia.types import Answer, Query, Ranking
 
@@ -166,7 +166,7 @@ def covers(texts: Sequence[str], embedder: Embedder) -> str:
     known = embedder.covers(text)
     if known < KNOWN:
         return f"{embedder.name} knows {known:.0%} of the corpus's characters; {KNOWN:.0%} are asked for"
-    if not in_words(text):  # a character there says as much as a syllable or a word
+    if not is_mostly_words(text):  # a character there says as much as a syllable or a word
         return ""
     words = [_WORD.findall(text) for text in texts]
     count = sum(map(len, words))

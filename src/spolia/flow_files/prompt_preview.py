@@ -25,7 +25,7 @@ from spolia.models.protocols import (
     ScoresContinuations,
     StatesLogprobs,
 )
-from spolia.stores.definition import Part, whole
+from spolia.stores.definition import Part, document_node
 from spolia.types import Document, Failure, Hit, Message, Prompt, Query, Ranking, Value
 
 ANY_MODEL = ScriptedModel(("",), Capabilities((CHAT, STREAM, LOGPROBS, SCORES, NEXT_TOKENS)), name="any model")
@@ -77,7 +77,7 @@ def case_for(flow: Operator[Any, Any], question: str = "", documents: dict[str, 
     if fits(flow.takes(), Part, {}):
         if not held:
             raise WiringError(f"{type(flow).__name__} is asked of a text. Write --document FILE.")
-        return Part(whole(held[0]), held[0])
+        return Part(document_node(held[0]), held[0])
     if not question:
         raise WiringError(
             f"{type(flow).__name__} is asked with a question. Write --question TEXT, or --data and --line."
@@ -87,7 +87,7 @@ def case_for(flow: Operator[Any, Any], question: str = "", documents: dict[str, 
     if fits(flow.takes(), Ranking, {}):
         if not held:
             raise WiringError(f"{type(flow).__name__} is asked of passages. Write --document FILE, once for each.")
-        return Ranking(Query(question), tuple(Hit(whole(one), -float(at)) for at, one in enumerate(held)))
+        return Ranking(Query(question), tuple(Hit(document_node(one), -float(at)) for at, one in enumerate(held)))
     raise WiringError(
         f"{type(flow).__name__} takes {name_of(flow.takes())}, which is not made of a question and documents. "
         "Write a flow that has it as a step."

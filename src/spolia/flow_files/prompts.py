@@ -35,11 +35,11 @@ class ShippedPrompt(Value):
 
     @property
     def texts(self) -> dict[str, str]:
-        return {language: template.text_of(self.place, language) for language in self.languages}
+        return {language: template.read_text(self.place, language) for language in self.languages}
 
     @property
     def languages(self) -> tuple[str, ...]:
-        return tuple(template.every(self.place))
+        return tuple(template.read_all(self.place))
 
     @property
     def places(self) -> frozenset[str]:

@@ -36,7 +36,7 @@ def branch(
     chain: Searched, *, ask: Ask, reply: Ask, search: Retriever, until: Judge, width: int = 4
 ) -> tuple[Searched, ...]:
     """The chain with each of some different sub-questions, of six drawn; one that suffices grows no further."""
-    drawn = replies(ask, [Brief.of(draw, **chain.shown()) for draw in range(6)])
+    drawn = replies(ask, [Brief.from_texts(draw, **chain.shown()) for draw in range(6)])
     known = {alike(question) for question, _ in chain.pairs}
     new = {alike(one): one for one in reversed(drawn) if isinstance(one, str) and alike(one) not in known | {""}}
     grown = [answered(chain, question, reply, search) for question in list(new.values())[::-1][:width]]

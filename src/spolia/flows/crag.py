@@ -15,15 +15,15 @@ from spolia.core.sentences import sentences
 from spolia.flows.catalogue import published
 from spolia.flows.evidence import together
 from spolia.generation.reader import Reader
-from spolia.models.judge import unless_away
+from spolia.models.judge import ask_judge
 from spolia.models.prompting.role import Ask, Brief, Role, replies
-from spolia.models.prompting.template import shortened
+from spolia.models.prompting.template import shorten
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.post_retrieval.context_window import showing
 from spolia.post_retrieval.rerankers import USEFUL, CrossEncoder
 from spolia.pre_retrieval.query_llm import OneText
 from spolia.pre_retrieval.rewrite import Rewrite
-from spolia.retrieval.multi_source import Sources, reached
+from spolia.retrieval.multi_source import Sources, search_sources
 from spolia.types import Answer, Hit, Query, Ranking
 
 KEYWORDS = Role("spolia:flows/prompts/crag_keywords.txt", OneText(), default="none")
@@ -36,13 +36,13 @@ SOURCE = 'Yan et al., "Corrective retrieval augmented generation", 2024'
 @step(calls={"sources": 1})
 def either(query: Query, *, sources: Sources) -> Ranking:
     """What the first source finds that does not fail."""
-    return next(reached(query, sources))[1]
+    return next(search_sources(query, sources))[1]
 
 
 @step
 def graded(found: Ranking, *, grade: Operator[Ranking, Ranking], ambiguous: float = -0.2) -> Ranking:
     """The passages with the scores of the evaluator; with an ambiguous one where it cannot be asked."""
-    best = unless_away(lambda: grade(found), "the passages count as ambiguous")
+    best = ask_judge(lambda: grade(found), "the passages count as ambiguous")
     return found.but(hits=tuple(hit.but(score=ambiguous) for hit in found.hits)) if best is None else best
 
 
@@ -61,7 +61,7 @@ def refined(found: Ranking, *, scorer: Scorer, size: int = 3, at_least: float = 
     strips = [strip for hit in found.hits for strip in cut(hit, size)]
     texts = [strip.node.text for strip in strips]
     grade = partial(scorer.scores, found.query.question, texts)
-    scores = unless_away(grade, "the first strips are read") if strips else ()
+    scores = ask_judge(grade, "the first strips are read") if strips else ()
     if scores is None:
         return found.but(hits=tuple(strips[:keep]))
     ranked = sorted(zip(scores, range(len(strips)), strict=True), key=lambda pair: -pair[0])
@@ -85,7 +85,7 @@ def looked_up(found: Ranking, *, ask: Ask, web: Retriever) -> Ranking:
     """What the web finds for at most three keywords of the question; the earlier passages if it fails."""
     words = ask.reply(found.query.sample, question=found.query.question)
     query = found.query.rewritten(words or found.query.question)
-    return next(reached(query, (("web", web),), needed=False), ("kept", found))[1]
+    return next(search_sources(query, (("web", web),), needed=False), ("kept", found))[1]
 
 
 @step
@@ -101,14 +101,14 @@ def corrected(
     """The relevant hits; where one is not, also what the web finds for the question in other words."""
     found, asked = found.cut(most), found.query
     briefs = [
-        Brief.of(asked.sample, question=asked.question, passage=shortened(node.shown_text, CHARACTERS))
+        Brief.from_texts(asked.sample, question=asked.question, passage=shorten(node.shown_text, CHARACTERS))
         for node in found.nodes
     ]
     graded = zip(found.hits, replies(grade, briefs), strict=True)
     kept = found.but(hits=tuple(hit for hit, is_relevant in graded if is_relevant is not False))
     if found.hits and len(kept) == len(found):
         return kept
-    return together((kept, *(more for _, more in reached(rewrite(asked), (("web", web),), needed=False))))
+    return together((kept, *(more for _, more in search_sources(rewrite(asked), (("web", web),), needed=False))))
 
 
 @published(SOURCE, "answered", "abstained", "cap", top_k=10)

@@ -7,7 +7,7 @@ from spolia.core.function import step
 from spolia.core.operator import Operator, Retriever
 from spolia.flows.catalogue import published
 from spolia.generation.reader import Reader
-from spolia.models.judge import unless_away
+from spolia.models.judge import ask_judge
 from spolia.models.protocols import LanguageModel, Scorer
 from spolia.models.text_classifier import JOINT
 from spolia.types import Answer, Query, Ranking
@@ -31,7 +31,7 @@ def selected(found: Ranking, *, scorer: Scorer, threshold: float = 0.5, keep: in
     texts, question = found.texts, found.query.question
     pairs = [(a, b) for a in range(len(texts)) for b in range(a + 1, len(texts))]
     joined = [texts[a] + JOINT + texts[b] for a, b in pairs]
-    scores = unless_away(lambda: scorer.scores(question, joined), "all passages are kept") if pairs else ()
+    scores = ask_judge(lambda: scorer.scores(question, joined), "all passages are kept") if pairs else ()
     if scores is None:
         return found.cut(keep)
     useful = {at for pair, score in zip(pairs, scores, strict=True) if score >= threshold for at in pair}

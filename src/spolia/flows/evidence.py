@@ -7,13 +7,13 @@ from typing import Self
 
 from spolia.core.operator import Retriever
 from spolia.core.run_context import note
-from spolia.generation.prompt import cited, fitting, numbered
+from spolia.generation.prompt import cite_passage, fit_passages, number_passages
 from spolia.generation.reader import abstains
 from spolia.models.parsers.parser import MARKER
 from spolia.models.parsers.tags import Markers
 from spolia.models.parsers.words import Words
 from spolia.models.prompting.role import Ask
-from spolia.retrieval.multi_source import Sources, reached
+from spolia.retrieval.multi_source import Sources, search_sources
 from spolia.types import Answer, Query, Ranking, State
 
 Places = dict[str, str | tuple[str, ...]]
@@ -25,7 +25,7 @@ CHARACTERS = 20_000
 
 def shown(found: Ranking, best_last: bool = False) -> tuple[str, ...]:
     """The passages that fit into a prompt, numbered by rank, each with its place."""
-    texts = numbered(fitting(found, len(found) or 1, CHARACTERS), CHARACTERS)
+    texts = number_passages(fit_passages(found, len(found) or 1, CHARACTERS), CHARACTERS)
     return texts[::-1] if best_last else texts
 
 
@@ -38,7 +38,7 @@ def newest(found: Ranking) -> tuple[str, ...]:
             note(f"The prompt holds the last {len(found) - first} of {len(found)} passages.", counted=True)
             break
         first -= 1
-    return numbered(found, CHARACTERS, first)
+    return number_passages(found, CHARACTERS, first)
 
 
 def citing(said: str, found: Ranking) -> Answer:
@@ -58,8 +58,8 @@ def citing(said: str, found: Ranking) -> Answer:
     text = marks.feed(said) + marks.end()
     if abstains(text, bool(marks.used)):
         return Answer(MARKER.sub("", text), stop_reason="abstained", evidence=found)
-    citations = tuple(cited(number, found.nodes[number - 1]) for number in marks.used)
-    return Answer(text, citations, evidence=found, faults=marks.faults(asked=False))
+    citations = tuple(cite_passage(number, found.nodes[number - 1]) for number in marks.used)
+    return Answer(text, citations, evidence=found, faults=marks.faults(needs_marks=False))
 
 
 def nothing(query: Query) -> Ranking:
@@ -74,12 +74,12 @@ def together(rankings: Iterable[Ranking]) -> Ranking:
 
 def everywhere(query: Query, sources: Sources) -> Ranking:
     """What all sources find, but for those that fail."""
-    return together(found for _, found in reached(query, sources))
+    return together(found for _, found in search_sources(query, sources))
 
 
 def instead_of(kept: tuple[str, Ranking], query: Query, source: tuple[str, Retriever]) -> tuple[str, Ranking]:
     """What a source finds, with its name; `kept` if it fails or finds nothing, which is counted."""
-    name, new = next(reached(query, (source,), needed=False), kept)
+    name, new = next(search_sources(query, (source,), needed=False), kept)
     if new.hits:
         return name, new
     note(f"{name} found nothing, and what {kept[0]} found is kept.", counted=True)
@@ -133,4 +133,4 @@ def is_correct(evaluation: str) -> bool:
     >>> [is_correct(said) for said in ("**CORRECT**", "PARTIALLY CORRECT", "正确", "部分正确", "정확함", "부정확함")]
     [True, False, True, False, True, False]
     """
-    return _CORRECT.chosen(evaluation) is True
+    return _CORRECT.find_choice(evaluation) is True

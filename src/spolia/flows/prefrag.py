@@ -23,7 +23,7 @@ from spolia.models.parsers import NOTHING, THOUGHT, AnswerText, Reasoned, Tags
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.retrieval.multi_source import Sources, reached
+from spolia.retrieval.multi_source import Sources, search_sources
 from spolia.types import Answer, Query
 
 SAYS = Tags((), (THOUGHT, "source", "evaluation", "explanation", "suggestion"), ("search", "answer"))
@@ -69,7 +69,7 @@ def searched(state: SourceSearch, said: Mapping[str, str], sources: Sources, hel
     query = state.found.query.asking(wanted)
     by_name = preferring(sources, named)
     order = preferring(by_name, preferred) if helps else by_name
-    name, new = next(reached(query, order))
+    name, new = next(search_sources(query, order))
     is_choice = len(sources) == 2 or named.strip() != preferred  # of more the model may name the preferred one
     is_compared = helps and name == preferred and is_choice and state.log
     analysis = ""

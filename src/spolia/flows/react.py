@@ -14,7 +14,7 @@ from spolia.models.parsers import NOTHING, THOUGHT, AnswerText, Tags
 from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.retrieval.multi_source import Sources, reached
+from spolia.retrieval.multi_source import Sources, search_sources
 from spolia.types import Answer, Query
 
 ACTIONS = ("search", "lookup", "answer")
@@ -38,7 +38,7 @@ def act(state: Gathered, *, ask: Ask, sources: Sources, every: bool = False) -> 
         return state.but(answer=answer, stop="answered")
     if wanted := said.get("search"):
         asked, chosen = state.found.query.asking(wanted), preferring(sources, said.get("source", ""))
-        new = everywhere(asked, sources) if every else next(reached(asked, chosen))[1]
+        new = everywhere(asked, sources) if every else next(search_sources(asked, chosen))[1]
         observed = f"{len(new)} passages" if new.hits else "No passage was found."
         return state.noting(thought, f"search: {wanted}", observed, new=new)
     if word := said.get("lookup"):

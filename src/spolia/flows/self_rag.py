@@ -14,10 +14,10 @@ from spolia.core.operator import Operator, Retriever
 from spolia.core.validation import capable
 from spolia.flows.catalogue import published
 from spolia.flows.evidence import citing, nothing
-from spolia.generation.prompt import Generate, numbered
-from spolia.models.parsers import Text, without_tokens
+from spolia.generation.prompt import Generate, number_passages
+from spolia.models.parsers import Text, strip_tokens
 from spolia.models.prompting.likelihood import FirstTokens
-from spolia.models.prompting.role import Role, continued
+from spolia.models.prompting.role import Role, continue_prompt
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, ForetellsTokens, StatesLogprobs
 from spolia.orchestration.arm_choice import Exceeds
@@ -50,13 +50,13 @@ def read_each(
     if not found.hits:
         return recalled(found.query, generate)
     best, score = Answer("I do not know.", stop_reason="abstained", evidence=found), float("-inf")
-    for number, passage in enumerate(numbered(found.cut(PASSAGES), 8000)):
+    for number, passage in enumerate(number_passages(found.cut(PASSAGES), 8000)):
         asked = READ.prompt_for({"question": found.query.question, "passages": (passage,)}, sample=found.query.sample)
         relevant = expected(judge(asked), RELEVANT)
-        reply = generate(continued(asked, RIGHT))
-        said = without_tokens(reply.text, TOKENS)
-        supported = expected(judge(continued(asked, RIGHT, said)), SUPPORTED)
-        useful = expected(judge(continued(asked, RIGHT, said, Setting("[Fully supported]"))), USEFUL)
+        reply = generate(continue_prompt(asked, RIGHT))
+        said = strip_tokens(reply.text, TOKENS)
+        supported = expected(judge(continue_prompt(asked, RIGHT, said)), SUPPORTED)
+        useful = expected(judge(continue_prompt(asked, RIGHT, said, Setting("[Fully supported]"))), USEFUL)
         sure = exp(fsum(token.logprob for token in reply.tokens) / max(1, len(reply.tokens)))
         worth = sure + fsum(w * j for w, j in zip(weights, (relevant, supported, useful), strict=True))
         if said and worth > score:
@@ -72,7 +72,7 @@ def recall(query: Query, *, generate: Operator[Prompt, Generation]) -> Answer:
 
 def recalled(query: Query, generate: Operator[Prompt, Generation]) -> Answer:
     reply = generate(RECALL.prompt_for({"question": query.question}, sample=query.sample))
-    return citing(without_tokens(reply.text, TOKENS) or "I do not know.", nothing(query))
+    return citing(strip_tokens(reply.text, TOKENS) or "I do not know.", nothing(query))
 
 
 def expected(tokens: tuple[Token, ...], values: Mapping[str, float]) -> float:

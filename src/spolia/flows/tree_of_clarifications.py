@@ -120,7 +120,10 @@ def confirmed(tree: Tree, pairs: list[Pair], near: Ranking, holds: Ask) -> list[
     if not tree.is_pruned:
         return pairs
     asked = tree.found.query.question
-    briefs = [Brief.of(tree.sample, question=asked, meaning=q, answer=a, passages=shown(near.cut(1))) for q, a in pairs]
+    briefs = [
+        Brief.from_texts(tree.sample, question=asked, meaning=q, answer=a, passages=shown(near.cut(1)))
+        for q, a in pairs
+    ]
     return [
         pair
         for pair, said in zip(pairs, replies(holds, briefs), strict=True)

@@ -16,13 +16,13 @@ from spolia.generation.reader import Reader, abstains
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.likelihood import FirstTokens
-from spolia.models.prompting.role import Prompted, continued, passed_over
+from spolia.models.prompting.role import Prompted, continue_prompt, record_failures
 from spolia.models.protocols import ForetellsTokens, StatesLogprobs
 from spolia.types import Answer, Failure, Prompt, Ranking, Token
 
 
 def weights(scores: Sequence[float], temperature: float = 1.0) -> list[float]:
-    """λ = softmax(s / τ); they sum to 1.
+    """Return λ = softmax(s / τ); they sum to 1.
 
     An infinite score counts as the largest number of its sign. One that is NaN counts nothing, unless all are, which
     then count the same.
@@ -30,13 +30,16 @@ def weights(scores: Sequence[float], temperature: float = 1.0) -> list[float]:
     >>> [round(weight, 3) for weight in weights([2.0, 1.0, float("nan")])]
     [0.731, 0.269, 0.0]
     """
-    known = [score for score in scores if not math.isnan(score)]
-    if not known:
+    numbers = [score for score in scores if not math.isnan(score)]
+    if not numbers:
         return [1 / len(scores) for _ in scores]
-    highest = _finite(max(known))
-    likely = [0.0 if math.isnan(score) else math.exp((_finite(score) - highest) / temperature) for score in scores]
-    total = math.fsum(likely)
-    return [each / total for each in likely]
+    # The highest score is subtracted so that exp cannot overflow.
+    highest = _finite(max(numbers))
+    exponentials = [
+        0.0 if math.isnan(score) else math.exp((_finite(score) - highest) / temperature) for score in scores
+    ]
+    total = math.fsum(exponentials)
+    return [exponential / total for exponential in exponentials]
 
 
 def _finite(score: float) -> float:
@@ -99,43 +102,47 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
         if not best.hits:
             emit(self.abstention)
             return Answer(self.abstention, stop_reason="abstained", evidence=best)
-        found = gather([partial(self._reply, best.but(hits=(hit,))) for hit in best.hits])
-        passed_over(found, "A passage could not be answered from and is left out", needed=True)
-        said = [(hit.score, one) for hit, one in zip(best.hits, found, strict=True) if not isinstance(one, Failure)]
-        shares = weights([score for score, _ in said], self.temperature)
-        answer = heaviest([(*reply, share) for (_, reply), share in zip(said, shares, strict=True)])
+        results = gather([partial(self._answer_passage, best.but(hits=(hit,))) for hit in best.hits])
+        record_failures(results, "A passage could not be answered from and is left out", raise_if_all_failed=True)
+        scored_replies = [
+            (hit.score, result)
+            for hit, result in zip(best.hits, results, strict=True)
+            if not isinstance(result, Failure)
+        ]
+        shares = weights([score for score, _ in scored_replies], self.temperature)
+        answer = heaviest([(*reply, share) for (_, reply), share in zip(scored_replies, shares, strict=True)])
         emit(answer.text)
         return answer.but(evidence=best)
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.max_passages
 
-    def _reply(self, one: Ranking) -> WeightedAnswer:
-        """The answer from one passage, and exp(mean ln p) of its tokens."""
+    def _answer_passage(self, passage: Ranking) -> WeightedAnswer:
+        """Return the answer from one passage, and exp(mean ln p) of its tokens."""
         reader = Reader(self.llm, self.prompt, 1, self.max_characters, self.max_tokens, abstention=self.abstention)
-        prompt = reader.prompted(one)
+        prompt = reader.build_prompt(passage)
         generation = Generate(self.llm, self.max_tokens, logprobs=True)(prompt)
         mean = math.fsum(token.logprob for token in generation.tokens) / max(1, len(generation.tokens))
         if generation.text and (not generation.tokens or not mean <= 0):
             raise ModelRejected(
                 f"{self.llm.name} states no log-probabilities. Take 'logprobs' out of its capabilities."
             )
-        return reader.answered(generation, one, asks_for_marks(prompt)), math.exp(mean)
+        return reader.resolve_reply(generation, passage, asks_for_marks(prompt)), math.exp(mean)
 
 
 def heaviest(replies: list[tuple[Answer, float, float]]) -> Answer:
-    """The answer with the highest sum of confidence times share over those that say the same; the first of equal ones.
+    """Return the answer with the highest sum of confidence times share over equal answers; the first of equal weights.
 
     >>> heaviest([(Answer("Oslo"), 0.9, 0.4), (Answer("Salo"), 0.5, 0.4), (Answer("salo."), 0.9, 0.2)]).text
     'Salo'
     """
-    said = [reply for reply in replies if not reply[0].abstained] or replies
+    candidates = [reply for reply in replies if not reply[0].abstained] or replies
     totals: dict[str, float] = {}
-    for answer, confidence, share in said:
+    for answer, confidence, share in candidates:
         words = plain_words(answer.text)
         totals[words] = totals.get(words, 0.0) + share * confidence
     best = max(totals, key=lambda words: totals[words])
-    return next(answer for answer, *_ in said if plain_words(answer.text) == best)
+    return next(answer for answer, *_ in candidates if plain_words(answer.text) == best)
 
 
 ENDS = ("\n", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<eos>", "<|end_of_text|>")
@@ -201,14 +208,14 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
 
     def apply(self, value: Ranking, /) -> Answer:
         best = value.cut(self.max_passages)
-        text, whole = self._written(best) if best.hits else ("", True)
+        text, is_complete = self._write_reply(best) if best.hits else ("", True)
         markers = Markers(0)  # in each prompt its passage is number 1, so numbers mean nothing
-        said = markers.feed(text) + markers.end()
-        emit(said or self.abstention)
-        if not said or abstains(said, False, self.abstention):
-            return Answer(said or self.abstention, (), "abstained", best)
-        every = citations(range(1, len(best) + 1), best.hits)
-        return Answer(said, every, "answered" if whole else "cap", best)
+        reply = markers.feed(text) + markers.end()
+        emit(reply or self.abstention)
+        if not reply or abstains(reply, False, self.abstention):
+            return Answer(reply or self.abstention, (), "abstained", best)
+        all_citations = citations(range(1, len(best) + 1), best.hits)
+        return Answer(reply, all_citations, "answered" if is_complete else "cap", best)
 
     def reads(self, value: Ranking, /) -> object:
         best = value.cut(self.max_passages)
@@ -222,39 +229,42 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
 
     def _prompts(self, best: Ranking) -> list[Prompt]:
         reader = Reader(self.llm, self.prompt, 1, self.max_characters, abstention=self.abstention)
-        return [reader.prompted(best.but(hits=(hit,))) for hit in best.hits]
+        return [reader.build_prompt(best.but(hits=(hit,))) for hit in best.hits]
 
-    def _written(self, best: Ranking) -> tuple[str, bool]:
-        """The reply, and whether it came to its end."""
+    def _write_reply(self, best: Ranking) -> tuple[str, bool]:
+        """Return the reply, and whether it came to its end."""
         prompts = [(hit.score, prompt) for hit, prompt in zip(best.hits, self._prompts(best), strict=True)]
         text = ""
         for _ in range(self.max_tokens):
-            told = self._told([prompt for _, prompt in prompts], text)
-            prompts = [one for one, foretold in zip(prompts, told, strict=True) if foretold is not None]
-            known = [foretold for foretold in told if foretold is not None]
-            token = likeliest(known, weights([score for score, _ in prompts], self.temperature))
+            predictions = self._predict_all([prompt for _, prompt in prompts], text)
+            prompts = [
+                prompt_row for prompt_row, foretold in zip(prompts, predictions, strict=True) if foretold is not None
+            ]
+            usable = [foretold for foretold in predictions if foretold is not None]
+            token = likeliest(usable, weights([score for score, _ in prompts], self.temperature))
+            # Tokenizers put the blank before a word into its token.
             if not token or token.lstrip(" ").startswith(self.stop):
                 return text, True
             text += token
         note(f"The answer was cut off at max_tokens={self.max_tokens}.", counted=True)
         return text, False
 
-    def _told(self, prompts: Sequence[Prompt], text: str) -> list[tuple[Token, ...] | None]:
-        """The next tokens after each prompt; None for one that is left out."""
-        found = gather([partial(self._next, prompt, text) for prompt in prompts])
-        passed_over(found, "A passage could not be asked about and is left out", needed=True)
-        return [None if isinstance(one, Failure) else one for one in found]
+    def _predict_all(self, prompts: Sequence[Prompt], text: str) -> list[tuple[Token, ...] | None]:
+        """Return the next tokens after each prompt; None for one that is left out."""
+        results = gather([partial(self._predict, prompt, text) for prompt in prompts])
+        record_failures(results, "A passage could not be asked about and is left out", raise_if_all_failed=True)
+        return [None if isinstance(result, Failure) else result for result in results]
 
-    def _next(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
-        told = FirstTokens(self.llm, top=self.top)(continued(prompt, text))
-        known = tuple(token for token in told if token.logprob <= 0)  # NaN is not
-        if not known:
+    def _predict(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
+        tokens = FirstTokens(self.llm, top=self.top)(continue_prompt(prompt, text))
+        rated = tuple(token for token in tokens if token.logprob <= 0)  # NaN is not
+        if not rated:
             raise ModelRejected(f"{self.llm.name} foretells no token with a log-probability. Ask another model.")
-        return known
+        return rated
 
 
-def likeliest(told: Sequence[Sequence[Token]], shares: Sequence[float]) -> str:
-    """The token with the highest mixed probability.
+def likeliest(predictions: Sequence[Sequence[Token]], shares: Sequence[float]) -> str:
+    """Return the token with the highest mixed probability.
 
     >>> one = (Token("a", math.log(0.6)), Token("b", math.log(0.4)))
     >>> other = (Token("b", math.log(0.9)), Token("a", math.log(0.1)))
@@ -262,7 +272,7 @@ def likeliest(told: Sequence[Sequence[Token]], shares: Sequence[float]) -> str:
     ('b', 'a')
     """
     mixed: dict[str, float] = {}
-    for tokens, share in zip(told, shares, strict=True):
+    for tokens, share in zip(predictions, shares, strict=True):
         for token in tokens:
             mixed[token.text] = mixed.get(token.text, 0.0) + share * math.exp(token.logprob)
     return min(mixed, key=lambda text: (-mixed[text], text))

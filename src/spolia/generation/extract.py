@@ -16,14 +16,14 @@ from spolia.core.run_context import emit
 from spolia.core.sentences import sentences
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.generation.sentence_vectors import sentence_vectors
-from spolia.models.marks import without_citations
+from spolia.models.marks import escape_citations
 from spolia.models.protocols import Embedder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Citation, Ranking
 
 
 class Clues(NamedTuple):
-    """What speaks for a sentence.
+    """Features that speak for a sentence.
 
     Fields:
         rank: ln(1 + number of passages ranked before its own).
@@ -70,7 +70,7 @@ EMBEDDED = Clues(
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage cut into sentences, and the title and headings above it.
+    """Passage cut into sentences, and the title and headings above it.
 
     Fields:
         headings: the sentences that are headings, by their places.
@@ -84,12 +84,12 @@ class Passage:
 
     @classmethod
     def from_text(cls, text: str, spans: Sequence[tuple[int, int]], context: str = "") -> Self:
-        """The passage of a text, of which the spans are the sentences."""
+        """Build the passage of a text; the spans are its sentences."""
         heads: dict[int, int] = {}
         for place, (start, end) in enumerate(spans):
             if _BETWEEN_CELLS.search(text, start, end):
-                beside = place > 0 and not _BLANK_LINE.search(text, spans[place - 1][0], start)
-                heads[place] = heads.get(place - 1, place) if beside else place
+                is_next_row = place > 0 and not _BLANK_LINE.search(text, spans[place - 1][0], start)
+                heads[place] = heads.get(place - 1, place) if is_next_row else place
         headings = frozenset(
             place for place, span in enumerate(spans) if place not in heads and is_heading(text, *span)
         )
@@ -99,58 +99,60 @@ class Passage:
 def clues(
     question: str, passages: Sequence[Passage], analyzer: Analyzer, cosines: Sequence[float] | None = None
 ) -> list[Clues]:
-    """The clues of every sentence, in the order of the passages, best passage first. `cosines` are those of each
-    sentence with the question, None without an embedder.
-    """
+    """Return the clues of every sentence, in the order of the passages, best passage first. `cosines` are those of each
+    sentence with the question, None without an embedder."""
     terms = [[analyzer.terms(sentence) for sentence in passage.sentences] for passage in passages]
-    asked = _Asked(question, analyzer, [frozenset(own) for found in terms for own in found])
-    seen: set[str] = set()
+    question_terms = _QuestionTerms(
+        question, analyzer, [frozenset(sentence_terms) for passage_terms in terms for sentence_terms in passage_terms]
+    )
+    earlier_sentences: set[str] = set()
     lexical: list[Clues] = []
-    for before, (passage, found) in enumerate(zip(passages, terms, strict=True)):
+    for rank, (passage, passage_terms) in enumerate(zip(passages, terms, strict=True)):
         context = frozenset(analyzer.terms(passage.context))
-        whole = asked.share_of_subject(context.union(*found))
-        above = context
+        passage_share = question_terms.share_of_subject(context.union(*passage_terms))
+        heading_terms = context
         for place, sentence in enumerate(passage.sentences):
-            own = frozenset(found[place])
+            sentence_terms = frozenset(passage_terms[place])
             if place in passage.headings:
-                above = own.union(above if place - 1 in passage.headings else context)
-            row = own.union(found[passage.heads.get(place, place)])
-            near = above.union(row, *found[max(0, place - 1) : place + 2])
-            idle = (
-                sentence in seen
+                heading_terms = sentence_terms.union(heading_terms if place - 1 in passage.headings else context)
+            row_terms = sentence_terms.union(passage_terms[passage.heads.get(place, place)])
+            nearby_terms = heading_terms.union(row_terms, *passage_terms[max(0, place - 1) : place + 2])
+            is_idle = (
+                sentence in earlier_sentences
                 or place in passage.headings
                 or _QUESTION.search(sentence) is not None
-                or own <= above.union(asked.terms)
+                or sentence_terms <= heading_terms.union(question_terms.terms)
             )
-            seen.add(sentence)
+            earlier_sentences.add(sentence)
             lexical.append(
                 Clues(
-                    rank=math.log1p(before),
-                    own=asked.share(row),
-                    near=asked.share(near),
-                    pairs=asked.pairs_in(found[place]),
-                    idle=float(idle),
-                    figure=asked.figure_in(sentence),
-                    definition=asked.definition_in(sentence),
-                    whole=whole,
+                    rank=math.log1p(rank),
+                    own=question_terms.share(row_terms),
+                    near=question_terms.share(nearby_terms),
+                    pairs=question_terms.pairs_in(passage_terms[place]),
+                    idle=float(is_idle),
+                    figure=question_terms.figure_in(sentence),
+                    definition=question_terms.definition_in(sentence),
+                    whole=passage_share,
                 )
             )
     if cosines is None:
         return lexical
-    return _with_likeness(lexical, [len(passage.sentences) for passage in passages], cosines)
+    return _add_likeness(lexical, [len(passage.sentences) for passage in passages], cosines)
 
 
-def chances(found: Sequence[Clues], weights: Clues) -> list[float]:
-    """The probability of each sentence to hold the answer, if one does; they sum to 1."""
-    scores = [sum(map(float.__mul__, weights, each)) for each in found]
+def chances(sentence_clues: Sequence[Clues], weights: Clues) -> list[float]:
+    """Return the probability of each sentence to hold the answer, if one does; they sum to 1."""
+    scores = [sum(map(float.__mul__, weights, clue)) for clue in sentence_clues]
+    # The highest score is subtracted so that exp cannot overflow.
     highest = max(scores, default=0.0)
     likelihoods = [math.exp(score - highest) for score in scores]
     total = sum(likelihoods)
-    return [each / total for each in likelihoods]
+    return [likelihood / total for likelihood in likelihoods]
 
 
 def confidence(best: Clues, cosine: float | None) -> float:
-    """How likely it is that the passages answer the question at all, from 0 to 1, judged by the best sentence and its
+    """Return how likely it is that the passages answer the question at all, judged by the best sentence and its
     passage.
 
     A logistic regression on `near` and `whole` of that sentence, and its cosine with the question, fitted on answerable
@@ -202,8 +204,8 @@ def _function_terms(analyzer: Analyzer) -> frozenset[str]:
     return frozenset(analyzer.terms(FUNCTION_WORDS))
 
 
-class _Asked:
-    """A question as terms, each weighed by how rare it is among the sentences found.
+class _QuestionTerms:
+    """Terms of a question, each weighed by how rare it is among the sentences found.
 
     idf(t) = ln(1 + (n - df + 0.5) / (df + 0.5)), Robertson and Zaragoza 2009. No word is rare among a handful of
     sentences, so n counts as `FEWEST` at least.
@@ -211,7 +213,7 @@ class _Asked:
 
     def __init__(self, question: str, analyzer: Analyzer, sentences: Sequence[frozenset[str]]) -> None:
         terms = analyzer.terms(question)
-        df = Counter(term for found in sentences for term in found.intersection(terms))
+        df = Counter(term for sentence in sentences for term in sentence.intersection(terms))
         n = max(FEWEST, len(sentences))
         self.terms = {term: math.log(1 + (n - df[term] + 0.5) / (df[term] + 0.5)) for term in terms}
         self.subject = frozenset(self.terms).difference(_function_terms(analyzer)) or frozenset(self.terms)
@@ -225,40 +227,40 @@ class _Asked:
             else None
         )
 
-    def share_of_subject(self, found: frozenset[str]) -> float:
-        return sum(map(self.terms.__getitem__, self.subject & found)) / (
+    def share_of_subject(self, terms: frozenset[str]) -> float:
+        return sum(map(self.terms.__getitem__, self.subject & terms)) / (
             sum(map(self.terms.__getitem__, self.subject)) or 1.0
         )
 
-    def share(self, found: frozenset[str]) -> float:
-        return sum(idf for term, idf in self.terms.items() if term in found) / self.total
+    def share(self, terms: frozenset[str]) -> float:
+        return sum(idf for term, idf in self.terms.items() if term in terms) / self.total
 
-    def pairs_in(self, found: Sequence[str]) -> float:
-        return len(self.pairs.intersection(pairwise(found))) / len(self.pairs) if self.pairs else 0.0
+    def pairs_in(self, terms: Sequence[str]) -> float:
+        return len(self.pairs.intersection(pairwise(terms))) / len(self.pairs) if self.pairs else 0.0
 
     def figure_in(self, sentence: str) -> float:
         return 0.0 if self.figures is None else float(bool(_figures(sentence) - self.figures))
 
     def definition_in(self, sentence: str) -> float:
-        return 0.0 if self.definition is None else float(self.definition.match(plain(sentence)) is not None)
+        return 0.0 if self.definition is None else float(self.definition.match(plain_quote(sentence)) is not None)
 
 
 def _figures(text: str) -> frozenset[str]:
-    return frozenset(found.lower() for found in _FIGURE.findall(text))
+    return frozenset(figure.lower() for figure in _FIGURE.findall(text))
 
 
-def _with_likeness(lexical: Sequence[Clues], lengths: Sequence[int], cosines: Sequence[float]) -> list[Clues]:
+def _add_likeness(lexical: Sequence[Clues], lengths: Sequence[int], cosines: Sequence[float]) -> list[Clues]:
     mean = sum(cosines) / len(cosines) if cosines else 0.0
     deviation = math.sqrt(sum((cosine - mean) ** 2 for cosine in cosines) / max(1, len(cosines))) or 1.0
     likeness = [(cosine - mean) / deviation for cosine in cosines]
-    found: list[Clues] = []
+    result: list[Clues] = []
     for length in lengths:
-        there = likeness[len(found) : len(found) + length]
-        found += [
-            each._replace(likeness=own, passage=max(there))
-            for each, own in zip(lexical[len(found) : len(found) + length], there, strict=True)
+        passage_likeness = likeness[len(result) : len(result) + length]
+        result += [
+            clue._replace(likeness=value, passage=max(passage_likeness))
+            for clue, value in zip(lexical[len(result) : len(result) + length], passage_likeness, strict=True)
         ]
-    return found
+    return result
 
 
 # Thai, Lao, Burmese, Khmer, Japanese and Chinese write no spaces between words; Korean does.
@@ -272,7 +274,7 @@ LONGEST_WORD = 12
 
 
 def count_words(text: str) -> float:
-    """Words between blanks; in scripts without blanks between words, two characters count as one word.
+    """Count words between blanks; in scripts without blanks between words, two characters count as one word.
 
     >>> count_words("The moon pulls."), count_words("月が引く"), count_words("東京 tower")
     (3.0, 2.0, 2.0)
@@ -283,23 +285,24 @@ def count_words(text: str) -> float:
     return len([word for word in rest.split() if any(map(str.isalnum, word))]) + characters / 2
 
 
-def quotable(text: str, longest: int = LONGEST) -> list[tuple[int, int]]:
-    """Spans of the sentences of a text; those with more than `longest` words are cut at their clauses.
+def split_quotable(text: str, longest: int = LONGEST) -> list[tuple[int, int]]:
+    """Return the spans of the sentences of a text; those with more than `longest` words are cut at their clauses.
 
     >>> text = "Stones, old and new, were set. All held."
-    >>> [text[start:end] for start, end in quotable(text, longest=4)]
+    >>> [text[start:end] for start, end in split_quotable(text, longest=4)]
     ['Stones, old and new,', 'were set.', 'All held.']
     """
-    lines = (line for start, end in sentences(text) for line in _rows(text, start, end))
-    return [piece for start, end in lines for piece in _pieces(text, start, end, longest)]
+    lines = (line for start, end in sentences(text) for line in _split_rows(text, start, end))
+    return [piece for start, end in lines for piece in _split_clauses(text, start, end, longest)]
 
 
 _BETWEEN_CELLS = pattern(r"(?<=\S)(?:[ ]*\t[ \t]*|[ ]+\|[ ]+)(?=\S)")
 
 
-def _rows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The lines of a table, which its sentences may hold together; else the sentence."""
+def _split_rows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the lines of a table, which its sentences may hold together; else the sentence."""
     lines = text[start:end].splitlines(keepends=True)
+    # One line with a bar or tab may be prose; a table has at least two.
     if sum(_BETWEEN_CELLS.search(line) is not None for line in lines) < 2:
         lines = [text[start:end]]
     for line in lines:
@@ -307,8 +310,8 @@ def _rows(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         start += len(line)
 
 
-def _pieces(text: str, start: int, end: int, longest: int) -> Iterator[tuple[int, int]]:
-    """Halves of halves, cut where a clause ends nearest to the middle, else at a blank, else in the middle."""
+def _split_clauses(text: str, start: int, end: int, longest: int) -> Iterator[tuple[int, int]]:
+    """Halve a long sentence again and again, where a clause ends nearest to the middle, else at a blank."""
     while start < end and text[start].isspace():
         start += 1
     while start < end and text[end - 1].isspace():
@@ -318,16 +321,16 @@ def _pieces(text: str, start: int, end: int, longest: int) -> Iterator[tuple[int
             yield start, end
         return
     middle = (start + end) // 2
-    cut = _cut(_CLAUSE_END, text, start, end) or _cut(_BLANK, text, start, end) or middle
-    yield from _pieces(text, start, cut, longest)
-    yield from _pieces(text, cut, end, longest)
+    cut = _find_cut(_CLAUSE_END, text, start, end) or _find_cut(_BLANK, text, start, end) or middle
+    yield from _split_clauses(text, start, cut, longest)
+    yield from _split_clauses(text, cut, end, longest)
 
 
-def _cut(pattern: re.Pattern[str], text: str, start: int, end: int) -> int | None:
-    """The end of the match nearest to the middle; None if that lies in the first or last quarter."""
+def _find_cut(pattern: re.Pattern[str], text: str, start: int, end: int) -> int | None:
+    """Return the end of the match nearest to the middle; None if that lies in the first or last quarter."""
     margin = (end - start) // 4
     ends = [match.end() for match in pattern.finditer(text, start + margin, end - margin)]
-    return min(ends, key=lambda at: abs(at - (start + end) // 2), default=None)
+    return min(ends, key=lambda position: abs(position - (start + end) // 2), default=None)
 
 
 _BLANK_LINE = pattern(r"\n[^\S\n]*\n")
@@ -366,7 +369,7 @@ def is_heading(text: str, start: int, end: int) -> bool:
 
 
 class PassageSentences:
-    """The passages of a ranking, cut into sentences.
+    """Sentences of the passages of a ranking.
 
     Attributes:
         sentences: of all passages, best passage first.
@@ -375,13 +378,13 @@ class PassageSentences:
 
     def __init__(self, ranking: Ranking) -> None:
         self.ranking, self.question = ranking, ranking.query.question
-        spans = [(node, quotable(node.text)) for node in ranking.nodes]
-        self.passages = [Passage.from_text(node.text, found, node.context) for node, found in spans]
+        spans = [(node, split_quotable(node.text)) for node in ranking.nodes]
+        self.passages = [Passage.from_text(node.text, sentence_spans, node.context) for node, sentence_spans in spans]
         self.sentences = [sentence for passage in self.passages for sentence in passage.sentences]
-        self._places = [(node, start, end) for node, found in spans for start, end in found]
+        self._places = [(node, start, end) for node, sentence_spans in spans for start, end in sentence_spans]
 
     def quote(self, index: int, number: int) -> Citation:
-        """The citation of a sentence, exactly as the document has it."""
+        """Return the citation of a sentence, exactly as the document has it."""
         node, start, end = self._places[index]
         return Citation(str(number), node.id, node.document, node.uri, node.text[start:end], node.span_of(start, end))
 
@@ -390,12 +393,12 @@ _ITEM = pattern(r"^\s*(?:[-*+>•]|\d{1,3}[.)])\s+(?=\S)")
 _EMPHASIS = pattern(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 
 
-def plain(quote: str) -> str:
-    """A quote as it is read in a reply: on one line, without the marks of a list item and of bold type.
+def plain_quote(quote: str) -> str:
+    """Return a quote as a reply shows it: on one line, without the marks of a list item and of bold type.
 
-    >>> plain("- **One index**\\n  per generation")
+    >>> plain_quote("- **One index**\\n  per generation")
     'One index per generation'
-    >>> plain("2 * 3 * 4"), plain("1999. A year")
+    >>> plain_quote("2 * 3 * 4"), plain_quote("1999. A year")
     ('2 * 3 * 4', '1999. A year')
     """
     return _EMPHASIS.sub(r"\2", " ".join(_ITEM.sub("", quote).split()))
@@ -471,7 +474,10 @@ class Extract(Operator[Ranking, Answer]):
 
     def apply_batch(self, values: Sequence[Ranking], /) -> Sequence[Answer]:
         reads = [PassageSentences(value.cut(self.passages)) for value in values]
-        return [self._answer(*each) for each in zip(reads, cosines(reads, self.embedder), strict=True)]
+        return [
+            self._answer(*sentences_and_cosines)
+            for sentences_and_cosines in zip(reads, cosines(reads, self.embedder), strict=True)
+        ]
 
     def reads(self, value: Ranking, /) -> object:
         return (value.query.question, tuple(node.digest for node in value.cut(self.passages).nodes))
@@ -479,50 +485,58 @@ class Extract(Operator[Ranking, Answer]):
     def attach(self, out: Any, value: Any, /) -> Any:
         return out.but(evidence=value.cut(self.passages))
 
-    def _answer(self, read: PassageSentences, likeness: list[float] | None) -> Answer:
-        found = clues(read.question, read.passages, self.analyzer, likeness)
-        likely = chances(found, LEXICAL if likeness is None else EMBEDDED)
-        order = [index for index in sorted(range(len(likely)), key=lambda i: -likely[i]) if not found[index].idle]
-        if not order or confidence(found[order[0]], likeness[order[0]] if likeness else None) < self.threshold:
-            return Answer(self.abstention, (), "abstained", read.ranking)
-        chosen = self._worth_saying(order, likely, [count_words(sentence) for sentence in read.sentences])
-        quotes = tuple(read.quote(index, number) for number, index in enumerate(chosen, 1))
+    def _answer(self, sentences: PassageSentences, likeness: list[float] | None) -> Answer:
+        sentence_clues = clues(sentences.question, sentences.passages, self.analyzer, likeness)
+        probabilities = chances(sentence_clues, LEXICAL if likeness is None else EMBEDDED)
+        order = [
+            index
+            for index in sorted(range(len(probabilities)), key=lambda i: -probabilities[i])
+            if not sentence_clues[index].idle
+        ]
+        if not order or confidence(sentence_clues[order[0]], likeness[order[0]] if likeness else None) < self.threshold:
+            return Answer(self.abstention, (), "abstained", sentences.ranking)
+        chosen = self._choose_sentences(
+            order, probabilities, [count_words(sentence) for sentence in sentences.sentences]
+        )
+        quotes = tuple(sentences.quote(index, number) for number, index in enumerate(chosen, 1))
         rows = [_BETWEEN_CELLS.sub(" | ", quote.quote) for quote in quotes]
-        said = [f"{without_citations(plain(row))} [{number}]" for number, row in enumerate(rows, 1)]
-        text = ("\n" if any(map(_BETWEEN_CELLS.search, rows)) else " ").join(said)
-        return Answer(text if self.live_markdown else disarm(text), quotes, "answered", read.ranking)
+        marked_quotes = [f"{escape_citations(plain_quote(row))} [{number}]" for number, row in enumerate(rows, 1)]
+        text = ("\n" if any(map(_BETWEEN_CELLS.search, rows)) else " ").join(marked_quotes)
+        return Answer(text if self.live_markdown else disarm(text), quotes, "answered", sentences.ranking)
 
-    def _worth_saying(self, order: Sequence[int], likely: Sequence[float], lengths: Sequence[float]) -> list[int]:
-        """The likeliest sentence, and the others that are worth their words, likeliest first."""
-        price, room = price_of_a_word(self.words), HARD_LIMIT * self.words - lengths[order[0]]
+    def _choose_sentences(
+        self, order: Sequence[int], probabilities: Sequence[float], lengths: Sequence[float]
+    ) -> list[int]:
+        """Choose the likeliest sentence, and the others that are worth their words, likeliest first."""
+        price, room = price_per_word(self.words), HARD_LIMIT * self.words - lengths[order[0]]
         chosen = [order[0]]
         for index in order[1:]:
-            if likely[index] > price * max(SHORTEST, lengths[index]) and lengths[index] <= room:
+            if probabilities[index] > price * max(SHORTEST, lengths[index]) and lengths[index] <= room:
                 chosen.append(index)
                 room -= lengths[index]
         return chosen
 
 
 def cosines(reads: Sequence[PassageSentences], embedder: Embedder | None) -> list[list[float] | None]:
-    """Of each sentence with its question, or None without an embedder."""
+    """Return the cosine of each sentence with its question, or None without an embedder."""
     if embedder is None:
         return [None] * len(reads)
     questions = list(dict.fromkeys(read.question for read in reads))
-    asked = dict(zip(questions, embedder.embed(questions, kind="query"), strict=True))
-    said = sentence_vectors(embedder, [[passage.sentences for passage in read.passages] for read in reads])
+    question_vectors = dict(zip(questions, embedder.embed(questions, kind="query"), strict=True))
+    vectors_of_reads = sentence_vectors(embedder, [[passage.sentences for passage in read.passages] for read in reads])
     return [
-        [float(vector @ asked[read.question]) for passage in vectors for vector in passage]
-        for read, vectors in zip(reads, said, strict=True)
+        [float(vector @ question_vectors[read.question]) for passage in vectors for vector in passage]
+        for read, vectors in zip(reads, vectors_of_reads, strict=True)
     ]
 
 
-def price_of_a_word(words: int) -> float:
-    """The least chance per word that is worth saying, for replies of this many words on average.
+def price_per_word(words: int) -> float:
+    """Return the least chance per word that is worth saying, for replies of this many words on average.
 
     Measured on squad_newwiki and squad2_dev for 30, 40, 60, 80 and 120 words, with and without an embedder; a cube law
     keeps the mean length within a tenth (benchmarks/results/extract_fit.json).
 
-    >>> round(price_of_a_word(30), 4), round(price_of_a_word(80), 4)
+    >>> round(price_per_word(30), 4), round(price_per_word(80), 4)
     (0.0108, 0.0006)
     """
     return float(0.0108 * (30 / words) ** 3)

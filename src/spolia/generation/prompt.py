@@ -9,19 +9,19 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import emit, note
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import WiringError
-from spolia.models.marks import without_citations
-from spolia.models.prompting.role import spoken_reply
+from spolia.models.marks import escape_citations
+from spolia.models.prompting.role import generate_answer
 from spolia.models.prompting.template import Template
 from spolia.models.protocols import LanguageModel
 from spolia.types import Citation, Generation, Hit, Node, Prompt, Ranking
 
 
-def fitting(ranking: Ranking, passages: int, characters: int) -> Ranking:
-    """The best passages that fit together; the first one in any case.
+def fit_passages(ranking: Ranking, passages: int, characters: int) -> Ranking:
+    """Return the best passages that fit together; the first one in any case.
 
     >>> from spolia.types import Hit, Query
     >>> found = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("aaaa", "bbbb", "cccc")))
-    >>> [node.text for node in fitting(found, 5, 9).nodes]
+    >>> [node.text for node in fit_passages(found, 5, 9).make_nodes]
     ['aaaa', 'bbbb']
     """
     best = ranking.cut(passages)
@@ -33,16 +33,18 @@ def fitting(ranking: Ranking, passages: int, characters: int) -> Ranking:
     return best
 
 
-def numbered(ranking: Ranking, characters: int, after: int = 0) -> tuple[str, ...]:
-    """The passages of a ranking, each with its number and its place, cut where it is longer than a prompt may be.
+def number_passages(ranking: Ranking, characters: int, skip: int = 0) -> tuple[str, ...]:
+    """Format the passages of a ranking, each with its number and place, cut to the longest that a prompt may hold.
 
     Args:
-        after: number of passages to leave out at the beginning; the others keep their numbers.
+        skip: number of passages to leave out at the beginning; the others keep their numbers.
     """
-    return tuple(_numbered(number, node, characters) for number, node in enumerate(ranking.nodes[after:], after + 1))
+    return tuple(
+        _format_passage(number, node, characters) for number, node in enumerate(ranking.nodes[skip:], skip + 1)
+    )
 
 
-def _numbered(number: int, node: Node, characters: int) -> str:
+def _format_passage(number: int, node: Node, characters: int) -> str:
     text = node.shown_text
     if len(text) > characters:
         note(
@@ -50,13 +52,14 @@ def _numbered(number: int, node: Node, characters: int) -> str:
             "Write a larger max_characters, or split the documents into smaller pieces."
         )
         text = text[:characters]
-    place = " ".join(cited(number, node).place.split())  # a file name may hold line breaks
-    place, text = without_citations(place), without_citations(text)  # else a passage could begin another one
+    place = " ".join(cite_passage(number, node).place.split())  # a file name may hold line breaks
+    place, text = escape_citations(place), escape_citations(text)  # else a passage could begin another one
     return f"[{number}] {place}\n{text}" if place else f"[{number}] {text}"
 
 
 def asks_for_marks(prompt: Prompt) -> bool:
-    """Whether a prompt shows how to cite, as in `Paris [1]`; the numbers of the passages themselves do not count.
+    """Return whether a prompt shows how to cite, as in `Paris [1]`; the numbers of the passages themselves do not
+    count.
 
     >>> from spolia.types import Message
     >>> shown = '<passages number="1">\\n[1] a.txt\\nIt is Paris.\\n</passages> Which city?'
@@ -71,15 +74,15 @@ _PASSAGES = re.compile(r"<passages number=.*?</passages>", re.DOTALL)
 _MARK = re.compile(r"[\[［【](?:\d+|n|number)[\]］】]", re.IGNORECASE)
 
 
-def cited(number: int, node: Node) -> Citation:
-    """The citation of a whole passage."""
+def cite_passage(number: int, node: Node) -> Citation:
+    """Return the citation of a whole passage."""
     return Citation(str(number), node.id, node.document, node.uri, node.text, node.span)
 
 
 def citations(numbers: Iterable[int], hits: Sequence[Hit]) -> tuple[Citation, ...]:
-    """Citations of the passages with these numbers, from 1: of each smaller node found in one, else of all of it."""
-    shown = ((number, hits[number - 1]) for number in numbers)
-    return tuple(cited(number, node) for number, hit in shown for node in hit.found or (hit.node,))
+    """Cite the passages with these numbers, from 1: each smaller node found in one, else all of it."""
+    numbered_hits = ((number, hits[number - 1]) for number in numbers)
+    return tuple(cite_passage(number, node) for number, hit in numbered_hits for node in hit.found or (hit.node,))
 
 
 @dataclass(frozen=True)
@@ -115,22 +118,22 @@ class FString(Operator[Ranking, Prompt]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_passages", "max_characters")
-        wanted, found = {"passages", "question"}, Template.of(self.template).places
-        if odd := sorted(wanted ^ found):
-            said = "lacks" if odd[0] in wanted else "has the unknown"
+        required, places = {"passages", "question"}, Template.from_text(self.template).places
+        if differing := sorted(required ^ places):
+            problem = "lacks" if differing[0] in required else "has the unknown"
             raise WiringError(
-                f"The template of {type(self).__name__} {said} {{{{{odd[0]}}}}}. Write {{{{passages}}}} and "
+                f"The template of {type(self).__name__} {problem} {{{{{differing[0]}}}}}. Write {{{{passages}}}} and "
                 "{{question}} where they are to stand, and no other."
             )
 
     def apply(self, value: Ranking, /) -> Prompt:
-        shown = fitting(value, self.max_passages, self.max_characters)
-        passages = numbered(shown, self.max_characters)
-        parts = {"passages": self.arranged(passages), "question": value.query.question}
-        return Prompt(Template.of(self.template).filled(parts), value.query.sample)
+        ranking = fit_passages(value, self.max_passages, self.max_characters)
+        passages = number_passages(ranking, self.max_characters)
+        parts = {"passages": self.arrange(passages), "question": value.query.question}
+        return Prompt(Template.from_text(self.template).fill(parts), value.query.sample)
 
-    def arranged(self, passages: Sequence[str]) -> Sequence[str]:
-        """The passages in the order in which they stand."""
+    def arrange(self, passages: Sequence[str]) -> Sequence[str]:
+        """Return the passages in the order in which the prompt shows them."""
         return passages
 
 
@@ -150,17 +153,17 @@ class LongContextReorder(FString):
 
     >>> from spolia.types import Hit, Node, Query, Ranking
     >>> found = Ranking(Query("Why?"), tuple(Hit(Node(text, text), 1.0) for text in ("Best.", "Next.")))
-    >>> LongContextReorder("{{passages}} {{question}}")(found).text.count("[1] Best.")
+    >>> LongContextReorder("{{passages}} {{question}}")(found).text.add_rows("[1] Best.")
     2
     """
 
-    def arranged(self, passages: Sequence[str]) -> Sequence[str]:
+    def arrange(self, passages: Sequence[str]) -> Sequence[str]:
         return [*passages, *passages[:1]] if len(passages) > 1 else passages
 
 
 @dataclass(frozen=True)
 class Generate(Operator[Prompt, Generation]):
-    """The reply of a language model to a prompt; it streams. `Reader` also resolves what the reply cites.
+    """Get the reply of a language model to a prompt; it streams. `Reader` also resolves what the reply cites.
 
     Args:
         llm: the language model.
@@ -191,8 +194,8 @@ class Generate(Operator[Prompt, Generation]):
         refuse_counts(self, "max_tokens")
 
     def apply(self, value: Prompt, /) -> Generation:
-        how: dict[str, Any] = {"temperature": self.temperature, "stop": self.stop, "logprobs": self.logprobs}
-        return spoken_reply(self.llm, value, emit, max_tokens=self.max_tokens, **how)
+        options: dict[str, Any] = {"temperature": self.temperature, "stop": self.stop, "logprobs": self.logprobs}
+        return generate_answer(self.llm, value, emit, max_tokens=self.max_tokens, **options)
 
     def reads(self, value: Prompt, /) -> object:
         return value if self.temperature > 0 else value.messages

@@ -9,11 +9,11 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import emit, retract
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import EmptyReply
-from spolia.generation.prompt import asks_for_marks, citations, fitting, numbered
+from spolia.generation.prompt import asks_for_marks, citations, fit_passages, number_passages
 from spolia.models.parsers import AnswerText, refuses
 from spolia.models.parsers.tags import Markers
-from spolia.models.prompting.role import Ask, Prompted, Role, spoken_reply
-from spolia.models.prompting.template import Setting, checked_language
+from spolia.models.prompting.role import Ask, Prompted, Role, generate_answer
+from spolia.models.prompting.template import Setting, check_language
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Generation, Prompt, Query, Ranking, kept
 
@@ -50,7 +50,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
         ModelRejected: when the model refuses.
         EmptyReply: when its reply is blank, or holds nothing but marks.
 
-    Stop reasons: `answered`; `abstained`; `cap` when the reply was cut off at `max_tokens`.
+    Stop reasons: `resolve_reply`; `abstained`; `cap` when the reply was cut off at `max_tokens`.
 
     Source: citations as in Gao, Yen, Yu, Chen, "Enabling large language models to generate text with citations", EMNLP
     2023.
@@ -80,74 +80,79 @@ class Reader(Prompted, Operator[Ranking, Answer]):
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_passages", "max_characters", "max_tokens")
-        checked_language(self.language, self.short)
+        check_language(self.language, self.short)
 
     def apply(self, value: Ranking, /) -> Answer:
-        shown = self._shown(value)
-        if not shown.hits:
+        ranking = self._fit(value)
+        if not ranking.hits:
             emit(self.abstention)
-            return Answer(self.abstention, stop_reason="abstained", evidence=shown)
-        streamed = Markers(len(shown))
+            return Answer(self.abstention, stop_reason="abstained", evidence=ranking)
+        streamed = Markers(len(ranking))
 
         def take_back() -> None:
             nonlocal streamed
             retract()
-            streamed = Markers(len(shown))
+            # The reply starts again, and so do its markers.
+            streamed = Markers(len(ranking))
 
-        how: dict[str, Any] = {"max_tokens": self.max_tokens, "temperature": self.temperature, "take_back": take_back}
-        prompt = self.prompted(shown)
-        generation = spoken_reply(self.llm, prompt, lambda piece: emit(streamed.feed(piece)), **how)
+        options: dict[str, Any] = {
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "take_back": take_back,
+        }
+        prompt = self.build_prompt(ranking)
+        generation = generate_answer(self.llm, prompt, lambda piece: emit(streamed.feed(piece)), **options)
         emit(streamed.end())
-        return self.answered(generation, shown, asks_for_marks(prompt))
+        return self.resolve_reply(generation, ranking, asks_for_marks(prompt))
 
     def reads(self, value: Ranking, /) -> object:
-        shown = self._shown(value)
-        hits = tuple((hit.node.digest, tuple(node.digest for node in hit.found)) for hit in shown.hits)
-        asked = self.template(value.query.question).digest if self.maker is None else self.prompted(shown)
-        return (value.query.question, hits, asked, self._sample(value))
+        ranking = self._fit(value)
+        hits = tuple((hit.node.digest, tuple(node.digest for node in hit.found)) for hit in ranking.hits)
+        prompt = self.template(value.query.question).digest if self.maker is None else self.build_prompt(ranking)
+        return (value.query.question, hits, prompt, self._sample(value))
 
     def attach(self, out: Any, value: Any, /) -> Any:
-        return out.but(evidence=self._shown(value))
+        return out.but(evidence=self._fit(value))
 
-    def prompted(self, shown: Ranking) -> Prompt:
-        """The prompt for the passages of a ranking."""
+    def build_prompt(self, ranking: Ranking) -> Prompt:
+        """Build the prompt for the passages of a ranking."""
         if self.maker is not None:
-            return self.maker(shown).but(sample=self._sample(shown))
+            return self.maker(ranking).but(sample=self._sample(ranking))
         parts = {
-            "passages": numbered(shown, self.max_characters),
-            "question": shown.query.question,
+            "passages": number_passages(ranking, self.max_characters),
+            "question": ranking.query.question,
             "abstention": Setting(self.abstention),
         }
-        return Prompt(self.template(shown.query.question).filled(parts), self._sample(shown), self.prompt_file)
+        return Prompt(self.template(ranking.query.question).fill(parts), self._sample(ranking), self.prompt_file)
 
     @property
     def prompt_file(self) -> str:
-        """Where its prompt file is."""
+        """Place of its prompt file."""
         return f"spolia:generation/prompts/{self.prompt}.txt" if _SHIPPED.fullmatch(self.prompt) else self.prompt
 
     def _sample(self, ranking: Ranking) -> int:
         return ranking.query.sample if self.temperature > 0 else 0
 
-    def _shown(self, ranking: Ranking) -> Ranking:
-        return fitting(ranking, self.max_passages, self.max_characters)
+    def _fit(self, ranking: Ranking) -> Ranking:
+        return fit_passages(ranking, self.max_passages, self.max_characters)
 
-    def answered(self, generation: Generation, shown: Ranking, marked: bool) -> Answer:
-        """The answer that a reply is, for the passages that the model was shown; `marked` if it was asked for marks."""
-        markers = Markers(len(shown))
+    def resolve_reply(self, generation: Generation, ranking: Ranking, needs_marks: bool) -> Answer:
+        """Turn a reply into the answer for the passages that the model was shown; `marked` if it was asked for marks."""
+        markers = Markers(len(ranking))
         text = markers.feed(generation.text) + markers.end()
         if not text:
             raise EmptyReply(f"{self.llm.name} replied {generation.text[:40]!r}, which holds no answer. Ask it again.")
-        cited = citations(markers.used, shown.hits)
+        cited = citations(markers.used, ranking.hits)
         is_cut = generation.finish_reason == "length"
         if not is_cut and abstains(text, bool(cited), self.abstention):
-            return Answer(text, (), "abstained", shown)
-        return Answer(text, cited, "cap" if is_cut else "answered", shown, markers.faults(marked))
+            return Answer(text, (), "abstained", ranking)
+        return Answer(text, cited, "cap" if is_cut else "answered", ranking, markers.faults(needs_marks))
 
 
 ABSTENTION = "I do not know."
 _LONGEST_TITLE = 16
 """Bytes in UTF-8 of a text that may be a title, as `Sorry Not Sorry`, and no refusal."""
-_ELSEWHERE = re.compile(
+_ABSTENTIONS = re.compile(
     r"(?:(?:죄송하지만|죄송합니다) )?(?:저는 |정답은 |답은 )?(?:잘 )?"
     r"(?:모르겠습니다|모르겠다|모르겠어요|모릅니다|알 수 없습니다|알 수 없음|알 수 없다)|"
     r"(?:抱歉 |对不起 )?我?(?:不知道|不清楚|无法确定|無法確定|無從得知)|"
@@ -156,7 +161,7 @@ _ELSEWHERE = re.compile(
 
 
 def abstains(text: str, cites: bool, abstention: str = ABSTENTION) -> bool:
-    """Whether a reply says that the model does not know: the one rule of readers and flows.
+    """Return whether a reply says that the model does not know: the one rule of readers and flows.
 
     It is the sentence itself, whatever it cites; the sentence and more, or a refusal, if it cites nothing; or no more
     than that in Korean, Chinese or Japanese, where a model left the language of its prompt.
@@ -168,15 +173,15 @@ def abstains(text: str, cites: bool, abstention: str = ABSTENTION) -> bool:
     >>> abstains("잘 모르겠습니다.", False), abstains("我不知道。", False), abstains("不知道火山", False)
     (True, True, False)
     """
-    said, known = _plain(_MARKED.sub("", text)), _plain(abstention)
-    declines = said.startswith(known) or (len(text.encode()) > _LONGEST_TITLE and refuses(text))
-    return said == known or (not cites and declines) or _ELSEWHERE.fullmatch(said) is not None
+    reply, expected = _normalize(_MARKED.sub("", text)), _normalize(abstention)
+    declines = reply.startswith(expected) or (len(text.encode()) > _LONGEST_TITLE and refuses(text))
+    return reply == expected or (not cites and declines) or _ABSTENTIONS.fullmatch(reply) is not None
 
 
-def _plain(text: str) -> str:
-    """A sentence without case, punctuation and contraction.
+def _normalize(text: str) -> str:
+    """Return a sentence without case, punctuation and contraction.
 
-    >>> _plain("I don’t know!") == _plain("I do not know.")
+    >>> _normalize("I don’t know!") == _normalize("I do not know.")
     True
     """
     plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").replace("don't", "do not")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.deferred import numpy as np
-from spolia.models.protocols import Embedder, embedded
+from spolia.models.protocols import Embedder, embed_checked
 from spolia.types import Failure
 
 if TYPE_CHECKING:
@@ -37,47 +37,48 @@ class SentenceVectors(Operator[tuple[str, ...], str]):
     cached: ClassVar[bool] = True
 
     def apply(self, value: tuple[str, ...], /) -> str:
-        (found,) = self.apply_batch([value])
-        return found
+        (vectors,) = self.apply_batch([value])
+        return vectors
 
     def apply_batch(self, values: Sequence[tuple[str, ...]], /) -> list[str]:
-        vectors = _in_process(self.embedder, list(dict.fromkeys(text for texts in values for text in texts)))
+        vectors = _embed_cached(self.embedder, list(dict.fromkeys(text for texts in values for text in texts)))
         rows = (b"".join(vectors[text].astype("<f4").tobytes() for text in texts) for texts in values)
         return [b64encode(row).decode() for row in rows]
 
 
 def sentence_vectors(embedder: Embedder, passages: Sequence[Sequence[tuple[str, ...]]]) -> list[list[Vectors]]:
-    """For each row of a batch, the vectors of each of its passages: float32[sentences, d]."""
-    rows = [row for row, found in enumerate(passages) for _ in found]
-    results = SentenceVectors(embedder).batch([one for found in passages for one in found], rows=rows)
-    made: list[list[Vectors]] = [[] for _ in passages]
+    """Return for each row of a batch the vectors of each of its passages: float32[sentences, d]."""
+    rows = [row for row, sentences in enumerate(passages) for _ in sentences]
+    results = SentenceVectors(embedder).batch([passage for sentences in passages for passage in sentences], rows=rows)
+    vectors_by_row: list[list[Vectors]] = [[] for _ in passages]
     for row, result in zip(rows, results, strict=True):
         if isinstance(result, Failure):
             raise result.raised()
-        made[row].append(np.frombuffer(b64decode(result), "<f4").reshape(-1, embedder.dimension))
-    return made
+        vectors_by_row[row].append(np.frombuffer(b64decode(result), "<f4").reshape(-1, embedder.dimension))
+    return vectors_by_row
 
 
 KEPT_SENTENCES = 20_000
 """Vectors of sentences that a process keeps, of all embedders together: 31 MB at 384 numbers. Then it begins again."""
-_kept: dict[tuple[str, str], Vectors] = {}
+_vector_cache: dict[tuple[str, str], Vectors] = {}
 
 
-def _in_process(embedder: Embedder, sentences: Sequence[str]) -> dict[str, Vectors]:
-    """The vector of each sentence, which a process computes once: passages that overlap share it.
+def _embed_cached(embedder: Embedder, sentences: Sequence[str]) -> dict[str, Vectors]:
+    """Return the vector of each sentence, computed once in a process: passages that overlap share it.
 
     Nothing is kept of an embedder without a fingerprint, or whose vectors depend on who asks.
     """
     content = None if embedder.scoped else embedder.fingerprint()
     if content is None:
-        return dict(zip(sentences, embedded(embedder, sentences, "passage"), strict=True))
-    whose = f"{type(embedder).__qualname__}|{embedder.name}|{content}"
-    known = {text: held for text in sentences if (held := _kept.get((whose, text))) is not None}
-    if missing := [text for text in sentences if text not in known]:
-        made = embedded(embedder, missing, "passage")
-        fresh = {text: row.copy() for text, row in zip(missing, made, strict=True)}
-        if len(_kept) + len(fresh) > KEPT_SENTENCES:
-            _kept.clear()
-        _kept.update({(whose, text): row for text, row in fresh.items()})
-        known |= fresh
-    return known
+        return dict(zip(sentences, embed_checked(embedder, sentences, "passage"), strict=True))
+    owner = f"{type(embedder).__qualname__}|{embedder.name}|{content}"
+    vectors = {text: cached for text in sentences if (cached := _vector_cache.get((owner, text))) is not None}
+    if missing := [text for text in sentences if text not in vectors]:
+        rows = embed_checked(embedder, missing, "passage")
+        # A row is a view, which would keep the array of the whole batch alive.
+        fresh = {text: row.copy() for text, row in zip(missing, rows, strict=True)}
+        if len(_vector_cache) + len(fresh) > KEPT_SENTENCES:
+            _vector_cache.clear()
+        _vector_cache.update({(owner, text): row for text, row in fresh.items()})
+        vectors |= fresh
+    return vectors

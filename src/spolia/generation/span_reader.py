@@ -8,8 +8,8 @@ from spolia.core.markdown import disarm
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
-from spolia.generation.extract import plain
-from spolia.models.marks import without_citations
+from spolia.generation.extract import plain_quote
+from spolia.models.marks import escape_citations
 from spolia.models.protocols import SpanModel
 from spolia.types import Answer, Citation, Ranking
 
@@ -58,21 +58,21 @@ class SpanReader(Operator[Ranking, Answer]):
         refuse_numbers(self, "a number", "threshold", "rank_weight")
 
     def apply(self, value: Ranking, /) -> Answer:
-        shown = value.cut(self.passages)
-        spans = self.model.spans(shown.query.question, [node.text for node in shown.nodes])
-        found = [
+        ranking = value.cut(self.passages)
+        spans = self.model.spans(ranking.query.question, [node.text for node in ranking.nodes])
+        candidates = [
             (span.score - self.rank_weight * math.log(rank), -rank, node, span)
-            for rank, (node, span) in enumerate(zip(shown.nodes, spans, strict=True), 1)
+            for rank, (node, span) in enumerate(zip(ranking.nodes, spans, strict=True), 1)
             if span is not None and span.score >= self.threshold
         ]
-        if not found:
+        if not candidates:
             emit(self.abstention)
-            return Answer(self.abstention, (), "abstained", shown)
-        *_, node, span = max(found, key=lambda one: one[:2])
+            return Answer(self.abstention, (), "abstained", ranking)
+        *_, node, span = max(candidates, key=lambda candidate: candidate[:2])
         quote = node.text[span.start : span.end]
         cited = Citation("1", node.id, node.document, node.uri, quote, node.span_of(span.start, span.end))
-        text = f"{without_citations(plain(quote))} [1]"
-        answer = Answer(text if self.live_markdown else disarm(text), (cited,), "answered", shown)
+        text = f"{escape_citations(plain_quote(quote))} [1]"
+        answer = Answer(text if self.live_markdown else disarm(text), (cited,), "answered", ranking)
         emit(answer.text)
         return answer
 

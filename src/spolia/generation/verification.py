@@ -1,4 +1,4 @@
-"""What an answer states, held against passages."""
+"""Checks of an answer against passages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from spolia.core.combinators import Identity
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.core.type_compatibility import refuse_counts
-from spolia.generation.prompt import citations, fitting, numbered
+from spolia.generation.prompt import citations, fit_passages, number_passages
 from spolia.models.parsers import NOTHING, Lines, OneOf, Text
 from spolia.models.parsers.parser import MARKER, plain_words
 from spolia.models.parsers.tags import Markers
@@ -87,79 +87,85 @@ class VerifyClaims(Operator[Answer, Answer]):
     def apply(self, value: Answer, /) -> Answer:
         if value.abstained:
             return value
-        asked = value.evidence.query if value.evidence is not None else Query(value.text)
+        query = value.evidence.query if value.evidence is not None else Query(value.text)
         question = value.evidence.query.question if value.evidence is not None else ""
-        stated = self._stated(value, question)
+        stated = self._extract_claims(value, question)
         if not stated:
             note("The answer states nothing that could be verified, and passes.")
             return value
-        looked_at = stated[: self.max_claims]
-        found = self._found(looked_at, asked)
-        verdicts = self._verdicts(looked_at, found)
-        refuted = [claim for claim, said in zip(looked_at, verdicts, strict=True) if said == REFUTED]
-        kept = [at for at, said in enumerate(verdicts) if said == SUPPORTED and not repeats(stated[at], refuted)]
-        if len(kept) == len(stated):
+        # Each claim costs a search and a call, however long the answer is.
+        checked = stated[: self.max_claims]
+        evidence = self._find_evidence(checked, query)
+        verdicts = self._judge_claims(checked, evidence)
+        refuted = [claim for claim, verdict in zip(checked, verdicts, strict=True) if verdict == REFUTED]
+        supported = [
+            index
+            for index, verdict in enumerate(verdicts)
+            if verdict == SUPPORTED and not repeats(stated[index], refuted)
+        ]
+        if len(supported) == len(stated):
             return value
-        if not kept:
+        if not supported:
             return Answer(self.abstention, (), "abstained", value.evidence)
-        dropped = [claim for at, claim in enumerate(stated) if at not in kept]
-        return self._answered([(stated[at], found[at]) for at in kept], dropped, asked, question)
+        dropped = [claim for index, claim in enumerate(stated) if index not in supported]
+        return self._rewrite([(stated[index], evidence[index]) for index in supported], dropped, query, question)
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        of_each = total((self.search.calls(), self.verdict.calls))
-        return total((self.claims.calls, times(self.max_claims, of_each), self.draft.calls))
+        calls_per_claim = total((self.search.calls(), self.verdict.calls))
+        return total((self.claims.calls, times(self.max_claims, calls_per_claim), self.draft.calls))
 
-    def _stated(self, answer: Answer, question: str) -> tuple[str, ...]:
-        brief = Brief.of(question=question, answer=answer.text)
-        said: tuple[str, ...] = Ask(self.llm, self.claims, self.max_tokens)(brief)
-        claims = tuple(bare for claim in said if (bare := MARKER.sub("", claim).strip()))
+    def _extract_claims(self, answer: Answer, question: str) -> tuple[str, ...]:
+        brief = Brief.from_texts(question=question, answer=answer.text)
+        statements: tuple[str, ...] = Ask(self.llm, self.claims, self.max_tokens)(brief)
+        claims = tuple(bare for claim in statements if (bare := MARKER.sub("", claim).strip()))
         return () if [plain_words(claim) for claim in claims] == [NOTHING] else claims
 
-    def _found(self, claims: Sequence[str], asked: Query) -> list[Ranking]:
-        found = self.search.batch([asked.but(text=claim, question=claim, vector=None) for claim in claims])
-        return [one.cut(self.evidence) for one in successes(found)]
+    def _find_evidence(self, claims: Sequence[str], query: Query) -> list[Ranking]:
+        results = self.search.batch([query.but(text=claim, question=claim, vector=None) for claim in claims])
+        return [ranking.cut(self.evidence) for ranking in successes(results)]
 
-    def _verdicts(self, claims: Sequence[str], found: Sequence[Ranking]) -> list[str | Failure]:
-        """Of each claim; nobody is asked about one without evidence."""
+    def _judge_claims(self, claims: Sequence[str], evidence: Sequence[Ranking]) -> list[str | Failure]:
+        """Return the verdict on each claim; a claim without evidence is not judged but unknown."""
         briefs = [
-            Brief.of(statement=claim, passages=numbered(ranking, self.characters))
-            for claim, ranking in zip(claims, found, strict=True)
+            Brief.from_texts(statement=claim, passages=number_passages(ranking, self.characters))
+            for claim, ranking in zip(claims, evidence, strict=True)
             if ranking.hits
         ]
-        said = iter(replies(Ask(self.llm, self.verdict, self.max_tokens), briefs))
-        return [next(said) if ranking.hits else UNKNOWN for ranking in found]
+        verdicts = iter(replies(Ask(self.llm, self.verdict, self.max_tokens), briefs))
+        return [next(verdicts) if ranking.hits else UNKNOWN for ranking in evidence]
 
-    def _answered(
-        self, kept: Sequence[tuple[str, Ranking]], dropped: Sequence[str], asked: Query, question: str
+    def _rewrite(
+        self, supported: Sequence[tuple[str, Ranking]], dropped: Sequence[str], query: Query, question: str
     ) -> Answer:
-        """The answer that the supported claims give, with citations of their evidence."""
-        hits = list({hit.node.id: hit for _, ranking in kept for hit in ranking.hits}.values())
+        """Answer from the supported claims, with citations of their evidence."""
+        hits = list({hit.node.id: hit for _, ranking in supported for hit in ranking.hits}.values())
         ids = [hit.node.id for hit in hits]
         facts = [
-            claim + " " + "".join(f"[{ids.index(hit.node.id) + 1}]" for hit in found.hits) for claim, found in kept
+            claim + " " + "".join(f"[{ids.index(hit.node.id) + 1}]" for hit in ranking.hits)
+            for claim, ranking in supported
         ]
         markers = Markers(len(hits))
-        text = self._written(facts, dropped, question)
+        text = self._write_reply(facts, dropped, question)
         text = markers.feed(text) + markers.end()
-        evidence = Ranking(asked, tuple(hits), "verified")
+        evidence = Ranking(query, tuple(hits), "verified")
         return Answer(text, citations(markers.used, hits), "answered", evidence, markers.faults())
 
-    def _written(self, facts: Sequence[str], dropped: Sequence[str], question: str) -> str:
-        (said,) = replies(
-            Ask(self.llm, self.draft, self.max_tokens), [Brief.of(facts="\n".join(facts), question=question)]
+    def _write_reply(self, facts: Sequence[str], dropped: Sequence[str], question: str) -> str:
+        (reply,) = replies(
+            Ask(self.llm, self.draft, self.max_tokens), [Brief.from_texts(facts="\n".join(facts), question=question)]
         )
-        unusable = isinstance(said, Failure) or plain_words(said) in ("", NOTHING) or repeats(said, dropped)
-        return " ".join(facts) if unusable else str(said)
+        unusable = isinstance(reply, Failure) or plain_words(reply) in ("", NOTHING) or repeats(reply, dropped)
+        return " ".join(facts) if unusable else str(reply)
 
 
 def repeats(text: str, claims: Sequence[str]) -> bool:
-    """Whether a text holds one of some claims, word by word.
+    """Return whether a text holds one of some claims, word by word.
 
     >>> repeats("He left, in 1990, Nokia [1].", ["He left in 1990."]), repeats("He left.", ["He left in 1990."])
     (True, False)
     """
-    said = f" {plain_words(text)} "
-    return any(f" {words} " in said for claim in claims if (words := plain_words(claim)))
+    spaced_text = f" {plain_words(text)} "
+    return any(f" {words} " in spaced_text for claim in claims if (words := plain_words(claim)))
 
 
 RIGHT, WRONG_PASSAGES, WRONG_ANSWER = "right", "wrong passages", "wrong answer"
@@ -168,8 +174,8 @@ GROUNDED: Role[str] = Role(
 )
 
 
-def with_passages(answer: Answer, passages: Sequence[str]) -> str:
-    """An answer and its passages, as a trained classifier reads them."""
+def join_passages(answer: Answer, passages: Sequence[str]) -> str:
+    """Return an answer and its passages in the form that a trained classifier reads."""
     return answer.text + JOINT + "\n".join(passages)
 
 
@@ -222,29 +228,29 @@ class VerifyGrounding(Operator[Query, Answer]):
         refuse_counts(self, "max_rounds", "max_passages", "max_characters", "max_tokens")
 
     def apply(self, value: Query, /) -> Answer:
-        found = self.search(value)
+        ranking = self.search(value)
         for number in range(self.max_rounds):
-            answer = self.read(found.but(query=found.query.but(sample=value.sample + number)))
-            verdict = self._verdict(found, answer)
+            answer = self.read(ranking.but(query=ranking.query.but(sample=value.sample + number)))
+            verdict = self._judge(ranking, answer)
             if verdict == RIGHT:
                 return answer
             if verdict == WRONG_PASSAGES and number + 1 < self.max_rounds:
-                found = self.search(self.rewrite(value.but(sample=value.sample + number + 1)))
+                ranking = self.search(self.rewrite(value.but(sample=value.sample + number + 1)))
         return answer if answer.abstained else answer.but(stop_reason="cap")
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        judging = 0 if isinstance(self.llm, TrainedClassifier) else self.role.calls
-        of_a_round = total((self.search.calls(), self.read.calls(), judging))
-        return total((times(self.max_rounds, of_a_round), times(self.max_rounds - 1, self.rewrite.calls())))
+        judge_calls = 0 if isinstance(self.llm, TrainedClassifier) else self.role.calls
+        calls_per_round = total((self.search.calls(), self.read.calls(), judge_calls))
+        return total((times(self.max_rounds, calls_per_round), times(self.max_rounds - 1, self.rewrite.calls())))
 
-    def _verdict(self, found: Ranking, answer: Answer) -> str:
-        shown = fitting(found, self.max_passages, self.max_characters)
-        if answer.abstained or not shown.hits:
+    def _judge(self, ranking: Ranking, answer: Answer) -> str:
+        fitted = fit_passages(ranking, self.max_passages, self.max_characters)
+        if answer.abstained or not fitted.hits:
             return WRONG_PASSAGES
-        passages = numbered(shown, self.max_characters)
+        passages = number_passages(fitted, self.max_characters)
         if isinstance(self.llm, TrainedClassifier):
-            chances = self.llm.by_label(found.query.question, with_passages(answer, passages))
+            chances = self.llm.by_label(ranking.query.question, join_passages(answer, passages))
             return max(chances, key=chances.__getitem__)
-        brief = Brief.of(question=found.query.question, answer=answer.text, passages=passages)
-        said: str = Ask(self.llm, self.role, self.max_tokens)(brief)
-        return said
+        brief = Brief.from_texts(question=ranking.query.question, answer=answer.text, passages=passages)
+        verdict: str = Ask(self.llm, self.role, self.max_tokens)(brief)
+        return verdict

@@ -122,7 +122,7 @@ def page(snapshot: Snapshot, access: frozenset[str], *, group: str = "chunk", ti
     for row, report in sorted(told, key=lambda one: (one[0].status != "failed", not one[1].warnings, one[0].uri)):
         document = snapshot.document(row.document, access) if row.document else None
         is_shown = document is not None and len(document.text) <= left
-        nodes = snapshot.numbered(row.document, group, 0, _LAST, access) if document and is_shown else []
+        nodes = snapshot.numbered_nodes(row.document, group, 0, _LAST, access) if document and is_shown else []
         left -= len(document.text) if document and is_shown else 0
         yield from _document(row, report, document if is_shown else None, nodes)
     yield "</body></html>\n"

@@ -1,4 +1,4 @@
-"""An embedder whose questions are moved by a trained adapter; its passages stay where they are."""
+"""Embedder whose questions a trained adapter moves; its passages stay where they are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOWN, UP = "down", "up"
 
 @dataclass(frozen=True)
 class AdaptedEmbedder(Value):
-    """An embedder with a low-rank adapter of its questions: v' = (v + U D v) / |v + U D v|.
+    """Embedder with a low-rank adapter of its questions: v' = (v + U D v) / |v + U D v|.
 
     Passages have the vectors of the embedder itself, so a store needs no new ones. Untrained, U is 0 and v' = v.
 
@@ -35,7 +35,7 @@ class AdaptedEmbedder(Value):
     Source: query-side adaptation as in Gao et al., "Modular RAG", 2024, adapter fine-tuning.
 
     >>> from spolia.testing import HashingEmbedder
-    >>> AdaptedEmbedder(HashingEmbedder(64), TrainedWeights("trained/adapter")).name
+    >>> AdaptedEmbedder(HashingEmbedder(64), TrainedWeights("trained/adapter")).register
     'hashing-64'
     """
 
@@ -44,7 +44,7 @@ class AdaptedEmbedder(Value):
 
     @property
     def name(self) -> str:
-        """That of the embedder, whose vectors the passages have."""
+        """Name of the embedder, whose vectors the passages have."""
         return self.embedder.name
 
     @property
@@ -64,7 +64,7 @@ class AdaptedEmbedder(Value):
         return self.embedder.scoped
 
     def fingerprint(self) -> str | None:
-        """Of embedder and weights; None where one of them has none."""
+        """Return the fingerprint of embedder and weights; None if one of them has none."""
         parts = self.embedder.fingerprint(), self.weights.fingerprint()
         return None if None in parts else "|".join(map(str, parts))
 
@@ -75,10 +75,10 @@ class AdaptedEmbedder(Value):
         return self.embedder.covers(text)
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
-        """One vector of length 1 for each text: float32, shape (texts, dimension)."""
-        found = self.embedder.embed(texts, kind=kind)
+        """Embed each text as a vector of length 1: float32, shape (texts, dimension)."""
+        vectors = self.embedder.embed(texts, kind=kind)
         if kind != "query" or not len(texts):
-            return found
+            return vectors
         tensors = self.weights.tensors(PART)
         down, up = tensors.get(DOWN), tensors.get(UP)
         if down is None or up is None or down.shape[1:] != (self.dimension,) or up.shape != down.shape[::-1]:
@@ -86,12 +86,13 @@ class AdaptedEmbedder(Value):
                 f"{self.weights.place} has no adapter for vectors of {self.dimension} numbers. Name the embedder that "
                 "it was trained with."
             )
-        return adapted(found, down, up)
+        return apply_adapter(vectors, down, up)
 
 
-def adapted(vectors: Vectors, down: Vectors, up: Vectors) -> Vectors:
-    """Each vector with its low-rank change, of length 1; the same vectors where nothing changes."""
+def apply_adapter(vectors: Vectors, down: Vectors, up: Vectors) -> Vectors:
+    """Add its low-rank change to each vector, of length 1; return the same vectors if nothing changes."""
     if not up.any():
         return vectors
-    moved = vectors + vectors @ down.T @ up.T
-    return np.asarray(moved / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12), np.float32)
+    shifted = vectors + vectors @ down.T @ up.T
+    # A vector that the change cancels has length 0; it must not become NaN.
+    return np.asarray(shifted / np.maximum(np.linalg.norm(shifted, axis=1, keepdims=True), 1e-12), np.float32)

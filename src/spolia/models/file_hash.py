@@ -1,4 +1,4 @@
-"""Hashes of large files, remembered so that a cold start does not read 90 MB to learn what it learnt before."""
+"""Hashes of large files, cached on disk so that a cold start does not read 90 MB again."""
 
 import hashlib
 import json
@@ -12,29 +12,30 @@ from spolia.private_files import make_folder
 
 
 def hash_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    return _remembered("bytes", path, _bytes)
+    """Return the SHA-256 of a file, in hexadecimal."""
+    return _cached_hash("bytes", path, _bytes)
 
 
 def vocabulary_hash_of(path: Path) -> str:
-    """SHA-256 of the tokens of a `tokenizer.json` in the order of their numbers, each followed by a newline.
+    """Return the SHA-256 of the tokens of a `tokenizer.json` in the order of their numbers, each followed by a newline.
 
     The rest of the file differs between copies of one model (truncation, padding) and does not change what is read.
     """
-    return _remembered("vocabulary", path, _vocabulary)
+    return _cached_hash("vocabulary", path, _vocabulary)
 
 
 def cache_folder() -> Path:
-    """The folder for what can be made again: `$SPOLIA_CACHE`, else `$XDG_CACHE_HOME/spolia`. `make_folder` makes it."""
-    if named := os.environ.get("SPOLIA_CACHE"):
-        return Path(named).expanduser()
+    """Return the folder for data that can be made again: `$SPOLIA_CACHE`, else `$XDG_CACHE_HOME/spolia`. `make_folder`
+    makes it."""
+    if folder := os.environ.get("SPOLIA_CACHE"):
+        return Path(folder).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "spolia"
 
 
 def hub_cache() -> Path:
-    """Where the model hub's client keeps what it downloaded."""
-    if named := os.environ.get("HF_HUB_CACHE"):
-        return Path(named).expanduser()
+    """Return the folder where the model hub's client keeps its downloads."""
+    if folder := os.environ.get("HF_HUB_CACHE"):
+        return Path(folder).expanduser()
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     return Path(home).expanduser() / "hub"
 
@@ -53,14 +54,14 @@ def _vocabulary(path: Path) -> str:
     return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
 
 
-def _remembered(what: str, path: Path, compute: Callable[[Path], str]) -> str:
-    found = path.stat()  # the change time too: a copy that keeps the modification time is still noticed
-    stamp = [str(path.resolve()), found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-    name = hashlib.blake2b(f"{what}|{stamp[0]}".encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+def _cached_hash(kind: str, path: Path, compute: Callable[[Path], str]) -> str:
+    status = path.stat()  # the change time too: a copy that keeps the modification time is still noticed
+    stamp = [str(path.resolve()), status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    name = hashlib.blake2b(f"{kind}|{stamp[0]}".encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     note = cache_folder() / "file_hashes" / f"{name}.json"
-    known = checksums.recall(note) or {}
-    if known.get("stamp") == stamp:
-        return str(known["hash"])
+    record = checksums.recall(note) or {}
+    if record.get("stamp") == stamp:
+        return str(record["hash"])
     fresh = compute(path)
     with suppress(OSError):  # a folder that cannot be written costs a hash
         make_folder(note.parent)

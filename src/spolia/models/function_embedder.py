@@ -13,7 +13,7 @@ from spolia.core.function import untold
 from spolia.core.run_context import charge, check_cancelled, reach
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError
-from spolia.models.http.replies import estimated_tokens
+from spolia.models.http.replies import estimate_tokens
 from spolia.models.protocols import Kind
 from spolia.types import Usage, Value, digest_of, kept
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FunctionEmbedder(Value):
-    """An embedder made of a function that takes a list of texts and returns a vector for each.
+    """Embedder made of a function that takes a list of texts and returns a vector for each.
 
     Vectors are scaled to length 1. A function with a parameter `kind` gets `"query"` or `"passage"`.
 
@@ -33,9 +33,9 @@ class FunctionEmbedder(Value):
         window: longest text in tokens, if the model cuts longer ones.
 
     >>> def letters(texts):
-    ...     return [[text.count(letter) for letter in "aeiou"] for text in texts]
+    ...     return [[text.add_rows(letter) for letter in "aeiou"] for text in texts]
     >>> own = FunctionEmbedder(letters)
-    >>> own.name, own.dimension, own.embed(["sea", "tea", "tree"], kind="passage").shape
+    >>> own.register, own.dimension, own.embed(["sea", "tea", "tree"], kind="passage").shape
     ('letters', 5, (3, 5))
     """
 
@@ -58,39 +58,39 @@ class FunctionEmbedder(Value):
 
     @kept
     def dimension(self) -> int:
-        """The length of its vectors, from embedding one text."""
+        """Length of its vectors, from embedding one text."""
         return int(self.embed(["dimension"], kind="passage").shape[1])
 
     def fingerprint(self) -> str | None:
-        """By name and code; None for a function whose code does not tell what it does, such as a closure."""
+        """Return name and code; None for a function whose code does not tell what it does, such as a closure."""
         return None if untold(self.function) else f"{self.name}/{self.window}/{digest_of(self.code).hex()}"
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
-        """One vector of length 1 for each text; ModelError for another number of rows, zeros, NaN or infinity."""
+        """Embed each text as a vector of length 1; ModelError for another number of rows, zeros, NaN or infinity."""
         check_cancelled()
         reach(self)
         if not texts:
             return np.zeros((0, self.dimension), np.float32)
-        found = np.asarray(self._called(kind)(list(texts)), np.float64)
-        lengths = np.linalg.norm(found, axis=-1, keepdims=True)
-        if found.ndim != 2 or len(found) != len(texts) or not (np.isfinite(lengths).all() and lengths.all()):
+        rows = np.asarray(self._bind_kind(kind)(list(texts)), np.float64)
+        lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+        if rows.ndim != 2 or len(rows) != len(texts) or not (np.isfinite(lengths).all() and lengths.all()):
             raise ModelError(
-                f"{self.name} gave an array of shape {found.shape} for {len(texts)} texts. Return one row of finite "
+                f"{self.name} gave an array of shape {rows.shape} for {len(texts)} texts. Return one row of finite "
                 "numbers for each text, and no row of zeros."
             )
         charge(Usage(embedded=len(texts)))
-        scaled: Vectors = (found / lengths).astype(np.float32)
+        scaled: Vectors = (rows / lengths).astype(np.float32)
         return scaled
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """An estimate: only the model could count."""
-        return [estimated_tokens(text) + 2 for text in texts]
+        """Estimate the length of each text: only the model could count."""
+        return [estimate_tokens(text) + 2 for text in texts]
 
     def covers(self, text: str) -> float:
-        """1: what the model does not know cannot be seen from here."""
+        """Return 1: from here nobody can see what the model does not know."""
         return 1.0
 
-    def _called(self, kind: Kind) -> Callable[..., Any]:
+    def _bind_kind(self, kind: Kind) -> Callable[..., Any]:
         return partial(self.function, kind=kind) if "kind" in _parameters(self.function) else self.function
 
 

@@ -9,8 +9,8 @@ from spolia.errors import ModelRejected, ModelUnavailable
 T = TypeVar("T")
 
 
-def unless_away(ask: Callable[[], T], otherwise: str) -> T | None:
-    """Return what a judge says; None where it cannot be asked, which is recorded as degraded.
+def ask_judge(ask: Callable[[], T], otherwise: str) -> T | None:
+    """Return a judge's verdict; None if it cannot be asked, which is recorded as degraded.
 
     The flow goes on without a verdict: what the judge would have ended goes on, what it would have cut stays, and
     where it would have chosen between two, both are taken. A wrong verdict costs tokens then, and no answer.
@@ -18,7 +18,7 @@ def unless_away(ask: Callable[[], T], otherwise: str) -> T | None:
     Args:
         otherwise: what holds without a verdict, in words.
 
-    >>> unless_away(lambda: 0.7, "the chain goes on")
+    >>> ask_judge(lambda: 0.7, "the chain goes on")
     0.7
     """
     try:

@@ -11,7 +11,7 @@ S = TypeVar("S")
 
 
 class OpenSessions(Generic[S]):
-    """Sessions by what they are opened from.
+    """Sessions by the key that they are opened from.
 
     A session does not survive a fork: its threads are gone, and to free it would wait for them without end. A forked
     process keeps it unused and opens its own.
@@ -24,22 +24,23 @@ class OpenSessions(Generic[S]):
     """
 
     def __init__(self) -> None:
-        self._left_behind: list[object] = []
-        self._begin()
-        os.register_at_fork(after_in_child=self._forget)
+        self._parent_sessions: list[object] = []
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
     def get(self, key: Hashable, make: Callable[[], S], state: object = None) -> S:
-        """The session of a key; made on its first use, and again where `state` is another one."""
-        with self._opening:
-            held = self._open.get(key)
-            if held is None or held[0] != state:
-                held = self._open[key] = (state, make())
-        return held[1]
+        """Return the session of a key; made on its first use, and again if `state` is another one."""
+        with self._lock:
+            entry = self._sessions.get(key)
+            if entry is None or entry[0] != state:
+                entry = self._sessions[key] = (state, make())
+        return entry[1]
 
-    def _begin(self) -> None:
-        self._open: dict[Hashable, tuple[object, S]] = {}
-        self._opening = threading.Lock()
+    def _reset(self) -> None:
+        self._sessions: dict[Hashable, tuple[object, S]] = {}
+        self._lock = threading.Lock()
 
-    def _forget(self) -> None:
-        self._left_behind.append(self._open)
-        self._begin()
+    def _reset_after_fork(self) -> None:
+        # Freeing a session of the parent would wait for threads that the child lacks.
+        self._parent_sessions.append(self._sessions)
+        self._reset()

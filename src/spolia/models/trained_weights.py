@@ -1,4 +1,4 @@
-"""The address of weights that were trained on this machine, or that are shipped."""
+"""Address of weights that were trained on this machine, or that are shipped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LARGEST_JSON = 1 << 24
 
 @dataclass(frozen=True)
 class TrainedWeights(Value):
-    """The address of weights that `spolia train` wrote: numbers in JSON or safetensors, and a card that has their hash.
+    """Address of weights that `spolia train` wrote: numbers in JSON or safetensors, and a card that has their hash.
 
     Nothing in such a folder is run. The card's hash is compared with the file whenever it is opened.
 
@@ -56,61 +56,61 @@ class TrainedWeights(Value):
     scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str | None:
-        """The hash of the weights; None without weights."""
+        """Return the hash of the weights; None without weights."""
         try:
-            return str(_card(self.place)["sha256"])
+            return str(_read_card(self.place)["sha256"])
         except WeightsError:
             return None
 
     @property
     def place(self) -> Path:
-        """The folder; a name alone may be a shipped one."""
+        """Return the folder; a name alone may be a shipped one."""
         shipped = SHIPPED / self.folder
         return shipped if Path(self.folder).name == self.folder and shipped.is_dir() else Path(self.folder)
 
     def card(self, part: str) -> Mapping[str, Any]:
-        """What is known of the weights of a part: what they were trained on, and what they scored."""
-        found = _card(self.place)
-        if found["part"] != part:
+        """Return the card of the weights of a part: what they were trained on, and what they scored."""
+        card = _read_card(self.place)
+        if card["part"] != part:
             raise WeightsError(
-                f"{self.place} holds weights of a {found['part']}, and a {part} is needed. Name a folder that "
+                f"{self.place} holds weights of a {card['part']}, and a {part} is needed. Name a folder that "
                 f"`spolia train {part}` wrote."
             )
-        if self.sha256 not in ("", found["sha256"]):
+        if self.sha256 not in ("", card["sha256"]):
             raise WeightsError(
-                f"{self.place} holds the weights {found['sha256'][:12]}, and the flow was made with "
+                f"{self.place} holds the weights {card['sha256'][:12]}, and the flow was made with "
                 f"{self.sha256[:12]}. Name the folder that it was made with, or leave sha256 out."
             )
-        return found
+        return card
 
     def was_trained_on(self, question: str) -> bool:
-        """Whether the card names a question, however it is spaced; False without a card, or where it names none."""
+        """Return whether the card names a question, however it is spaced; False without a card, or if it names none."""
         try:
-            named = _card(self.place).get("trained_on", "")
+            question_hashes = _read_card(self.place).get("trained_on", "")
         except WeightsError:
             return False
-        return _mark(question) in _marks(str(named))
+        return _question_hash(question) in _question_hashes(str(question_hashes))
 
     def plain(self, part: str) -> Mapping[str, Any]:
-        """The weights of a part that are written in JSON."""
+        """Read the weights of a part that are written in JSON."""
         path = self._file(part, JSON)
         if path.stat().st_size > LARGEST_JSON:
             raise WeightsError(f"{path} has more than {LARGEST_JSON >> 20} MiB, which weights in JSON never have.")
         try:
-            found = json.loads(path.read_bytes())
+            values = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
             raise WeightsError(f"{path} is not JSON ({error}). {_AGAIN}") from error
-        if not isinstance(found, dict):
-            raise WeightsError(f"{path} holds a {type(found).__name__}, not an object. {_AGAIN}")
-        return found
+        if not isinstance(values, dict):
+            raise WeightsError(f"{path} holds a {type(values).__name__}, not an object. {_AGAIN}")
+        return values
 
     def tensors(self, part: str) -> Mapping[str, npt.NDArray[np.float32]]:
-        """The weights of a part that are written as safetensors, memory-mapped."""
+        """Map the weights of a part that are written as safetensors into memory."""
         return safetensors.read(self._file(part, TENSORS))
 
     def _file(self, part: str, name: str) -> Path:
         card = self.card(part)
-        return _compare(self.place / name, card["sha256"])
+        return _check_hash(self.place / name, card["sha256"])
 
 
 _AGAIN = "Train it again, or fetch the folder again."
@@ -119,60 +119,64 @@ MARK_BYTES = 6
 
 
 def question_marks(questions: Iterable[str]) -> str:
-    """The hashes of questions, as a card names what its weights were trained on."""
-    return b64encode(b"".join(sorted(set(map(_mark, questions))))).decode()
+    """Return the hashes of questions, by which a card names the questions that its weights were trained on."""
+    return b64encode(b"".join(sorted(set(map(_question_hash, questions))))).decode()
 
 
-def _mark(question: str) -> bytes:
+def _question_hash(question: str) -> bytes:
     return hashlib.sha256(" ".join(question.casefold().split()).encode()).digest()[:MARK_BYTES]
 
 
 @lru_cache(maxsize=64)
-def _marks(named: str) -> frozenset[bytes]:
+def _question_hashes(encoded: str) -> frozenset[bytes]:
     try:
-        whole = b64decode(named, validate=True)
+        data = b64decode(encoded, validate=True)
     except ValueError:
         return frozenset()
-    return frozenset(whole[at : at + MARK_BYTES] for at in range(0, len(whole), MARK_BYTES))
+    return frozenset(data[start : start + MARK_BYTES] for start in range(0, len(data), MARK_BYTES))
 
 
 def refuse_changed(folder: Path, name: str) -> None:
-    """Raise WeightsError where files of weights are not those that the card of a folder describes.
+    """Raise WeightsError if files of weights differ from those that the card of a folder describes.
 
     The card of a language model has `files`, and the folder nothing else that is loaded; the card of another part has
     the hash of one file, here of this name. A folder without a card passes: its model was not trained here.
     """
     if not os.path.lexists(folder / CARD):
         return
-    card = _card(folder)
+    card = _read_card(folder)
     files = card.get("files", {name: card["sha256"]})
     if not isinstance(files, dict) or not files:
         raise WeightsError(f"{folder / CARD} is not a card of trained weights (it names no files). {_AGAIN}")
-    for file, known in files.items():
-        _compare(folder / file, known)
+    for file, expected in files.items():
+        _check_hash(folder / file, expected)
     if "files" in card:
-        older = all(file.endswith(TENSORS_SUFFIX) for file in files)  # its card names tensors only
-        for one in loaded(folder):
-            if one not in files and (one.endswith(TENSORS_SUFFIX) or not older):
-                raise WeightsError(f"{folder / one} is not named in the card of its folder. Delete the file. {_AGAIN}")
+        names_tensors_only = all(file.endswith(TENSORS_SUFFIX) for file in files)  # its card names tensors only
+        for loaded_name in list_loaded(folder):
+            if loaded_name not in files and (loaded_name.endswith(TENSORS_SUFFIX) or not names_tensors_only):
+                raise WeightsError(
+                    f"{folder / loaded_name} is not named in the card of its folder. Delete the file. {_AGAIN}"
+                )
 
 
-def loaded(folder: Path) -> list[str]:
-    """The files of a language model that are read when it is loaded, by their place in its folder."""
-    found = (one for where in ("*", "additional_chat_templates/*") for one in folder.glob(where) if one.is_file())
-    return sorted(one.relative_to(folder).as_posix() for one in found if one.suffix in LOADED and one.name != CARD)
+def list_loaded(folder: Path) -> list[str]:
+    """List the files of a language model that are read when it is loaded, by their place in its folder."""
+    files = (
+        file for pattern in ("*", "additional_chat_templates/*") for file in folder.glob(pattern) if file.is_file()
+    )
+    return sorted(file.relative_to(folder).as_posix() for file in files if file.suffix in LOADED and file.name != CARD)
 
 
-def _compare(path: Path, known: str) -> Path:
+def _check_hash(path: Path, expected: str) -> Path:
     if not path.is_file():
         raise WeightsError(f"{path} does not exist. {_AGAIN}")
-    if hash_of(path) != known:
+    if hash_of(path) != expected:
         raise WeightsError(f"{path} is not the file that its card describes: their hashes differ. {_AGAIN}")
     return path
 
 
 def hash_of(path: Path) -> str:
-    """The SHA-256 of a file; computed once for each state of it."""
+    """Return the SHA-256 of a file; computed once for each state of it."""
     stat = path.stat()
     return _hash(path, stat.st_mtime_ns, stat.st_size)
 
@@ -183,11 +187,11 @@ def _hash(path: Path, modified: int, size: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _card(folder: Path) -> Mapping[str, Any]:
+def _read_card(folder: Path) -> Mapping[str, Any]:
     path = folder / CARD
     try:
-        found = checksums.read(path)
-        if not (isinstance(found["part"], str) and isinstance(found["sha256"], str)):
+        card = checksums.read(path)
+        if not (isinstance(card["part"], str) and isinstance(card["sha256"], str)):
             raise TypeError("part and sha256 are texts")
     except OSError as error:
         raise WeightsError(
@@ -196,4 +200,4 @@ def _card(folder: Path) -> Mapping[str, Any]:
         ) from error
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise WeightsError(f"{path} is not a card of trained weights ({error}). {_AGAIN}") from error
-    return found
+    return card

@@ -27,7 +27,7 @@ class SparseRows:
     Raises:
         ModelError: the arrays do not fit together, terms do not ascend, a weight is NaN or infinite; naming the row.
 
-    >>> rows = SparseRows.of([{7: 1.5, 2: 0.5}, {}])
+    >>> rows = SparseRows.from_vectors([{7: 1.5, 2: 0.5}, {}])
     >>> rows.terms.tolist(), rows.weights.tolist(), len(rows)
     ([2, 7], [0.5, 1.5], 2)
     """
@@ -56,8 +56,8 @@ class SparseRows:
             )
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[int, float]]) -> SparseRows:
-        """From weights by term."""
+    def from_weights(cls, rows: Iterable[Mapping[int, float]]) -> SparseRows:
+        """Build the rows from weights by term."""
         ordered = [sorted(row.items()) for row in rows]
         entries = [entry for row in ordered for entry in row]
         return cls(
@@ -67,8 +67,8 @@ class SparseRows:
         )
 
     @classmethod
-    def together(cls, parts: Iterable[SparseRows]) -> SparseRows:
-        """Rows of all parts, one below the other."""
+    def concatenate(cls, parts: Iterable[SparseRows]) -> SparseRows:
+        """Return the rows of all parts, one below the other."""
         parts = list(parts)
         lengths = np.concatenate([np.zeros(1, np.int64), *(np.diff(part.offsets) for part in parts)])
         return cls(
@@ -80,26 +80,26 @@ class SparseRows:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def row(self, at: int) -> tuple[Terms, TermWeights]:
-        """Terms and weights of one row."""
-        entries = slice(int(self.offsets[at]), int(self.offsets[at + 1]))
+    def row(self, index: int) -> tuple[Terms, TermWeights]:
+        """Return terms and weights of one row."""
+        entries = slice(int(self.offsets[index]), int(self.offsets[index + 1]))
         return self.terms[entries], self.weights[entries]
 
-    def only(self, at: int) -> SparseRows:
-        """One row alone."""
-        terms, weights = self.row(at)
+    def select(self, index: int) -> SparseRows:
+        """Return one row alone."""
+        terms, weights = self.row(index)
         return SparseRows(np.array([0, len(terms)]), terms, weights)
 
-    def weights_of(self, at: int) -> dict[int, float]:
-        """Weights of one row by term."""
-        terms, weights = self.row(at)
+    def weights_of(self, index: int) -> dict[int, float]:
+        """Return the weights of one row by term."""
+        terms, weights = self.row(index)
         return dict(zip(terms.tolist(), weights.tolist(), strict=True))
 
 
 TokenOffsets = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
 
-AT_ONCE = 256
+BATCH_TEXTS = 256
 """Texts whose products are in memory at the same time."""
 
 
@@ -114,7 +114,7 @@ class TokenVectors:
     Raises:
         ModelError: the arrays do not fit together, or a vector holds NaN or infinity; naming the text.
 
-    >>> two = TokenVectors.of([[[1.0, 0.0], [0.0, 2.0]], []], dimension=2)
+    >>> two = TokenVectors.from_vectors([[[1.0, 0.0], [0.0, 2.0]], []], dimension=2)
     >>> len(two), two.row(0).tolist(), two.row(1).shape
     (2, [[1.0, 0.0], [0.0, 1.0]], (0, 2))
     """
@@ -137,8 +137,8 @@ class TokenVectors:
             raise ModelError(f"A token of text {text} has a vector with NaN or infinity. Correct the embedder.")
 
     @classmethod
-    def of(cls, texts: Iterable[Sequence[Sequence[float]] | Vectors], dimension: int) -> TokenVectors:
-        """Make them from the vectors of each text's tokens, scaled to length 1; zeros stay zeros."""
+    def from_vectors(cls, texts: Iterable[Sequence[Sequence[float]] | Vectors], dimension: int) -> TokenVectors:
+        """Build them from the vectors of each text's tokens, scaled to length 1; zeros stay zeros."""
         rows = [np.asarray(text, dtype=np.float32).reshape(-1, dimension) for text in texts]
         vectors = np.concatenate([np.zeros((0, dimension), np.float32), *rows])
         lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
@@ -148,28 +148,28 @@ class TokenVectors:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def row(self, at: int) -> Vectors:
-        """The vectors float32[tokens, d] of one text."""
-        return self.vectors[int(self.offsets[at]) : int(self.offsets[at + 1])]
+    def row(self, index: int) -> Vectors:
+        """Return the vectors float32[tokens, d] of one text."""
+        return self.vectors[int(self.offsets[index]) : int(self.offsets[index + 1])]
 
 
 def max_sims(query: Vectors, texts: TokenVectors) -> npt.NDArray[np.float64]:
-    """float64[n]: for each text Σ over the query's tokens of their largest product with a token of the text.
+    """Return float64[n]: for each text Σ over the query's tokens of their largest product with a token of the text.
 
     score(q, d) = Σ_i max_j q_i · d_j, with q float32[tokens, d]. A text without tokens scores 0, like one without
     similarity.
 
-    >>> texts = TokenVectors.of([[[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], []], dimension=2)
+    >>> texts = TokenVectors.from_vectors([[[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], []], dimension=2)
     >>> max_sims(np.eye(2, dtype=np.float32), texts).tolist()
     [1.0, 2.0, 0.0]
     """
     scores = np.zeros(len(texts))
-    asked = query.astype(np.float64).T
-    for first in range(0, len(texts) if len(query) else 0, AT_ONCE):
-        starts = texts.offsets[first : first + AT_ONCE + 1]
-        there = np.flatnonzero(np.diff(starts))
-        if len(there):
-            products = texts.vectors[starts[0] : starts[-1]].astype(np.float64) @ asked
-            best = np.maximum.reduceat(products, starts[there] - starts[0], axis=0)
-            scores[first + there] = best.sum(axis=1)
+    query_columns = query.astype(np.float64).T
+    for first in range(0, len(texts) if len(query) else 0, BATCH_TEXTS):
+        starts = texts.offsets[first : first + BATCH_TEXTS + 1]
+        nonempty = np.flatnonzero(np.diff(starts))
+        if len(nonempty):
+            products = texts.vectors[starts[0] : starts[-1]].astype(np.float64) @ query_columns
+            best = np.maximum.reduceat(products, starts[nonempty] - starts[0], axis=0)
+            scores[first + nonempty] = best.sum(axis=1)
     return scores

@@ -1,4 +1,4 @@
-"""How much a study may take, in the unit that the user thinks in."""
+"""Budget of a study, in the unit that the user thinks in."""
 
 import re
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ _UNITS: Mapping[str, tuple[str, float]] = {
     "token": (TOKENS, 1), "tokens": (TOKENS, 1), "usd": (USD, 1), "$": (USD, 1),
     "s": (SECONDS, 1), "m": (SECONDS, 60), "min": (SECONDS, 60), "h": (SECONDS, 3600),
 }  # fmt: skip
-_TIMES = {"": 1, "k": 1_000, "M": 1_000_000}
-_WRITTEN = re.compile(r"(?P<amount>\d+(\.\d+)?)\s*(?P<times>[kM]?)\s*(?P<unit>%|\$|[a-zA-Z]*)", re.ASCII)
-PLANNED = 0.95
+_MULTIPLIERS = {"": 1, "k": 1_000, "M": 1_000_000}
+_NOTATION = re.compile(r"(?P<amount>\d+(\.\d+)?)\s*(?P<times>[kM]?)\s*(?P<unit>%|\$|[a-zA-Z]*)", re.ASCII)
+PLANNED_SHARE = 0.95
 """Share of a budget in calls, tokens, USD or time that is planned: single rows take more than the mean."""
 
 
 @dataclass(frozen=True)
 class RowCost(Value):
-    """What one score takes in the mean: one flow asked one question and measured."""
+    """Mean cost of one score: one flow asked one question and measured."""
 
     calls: float = 0.0
     tokens: float = 0.0
@@ -32,23 +32,23 @@ class RowCost(Value):
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, usage: Usage, seconds: float, rows: int) -> Self:
-        """The mean over `rows` scores."""
+    def from_usage(cls, usage: Usage, seconds: float, rows: int) -> Self:
+        """Return the mean over `rows` scores."""
         tokens = usage.input_tokens + usage.output_tokens
         return cls(usage.calls / rows, tokens / rows, usage.cost_usd / rows, seconds / rows)
 
-    def times(self, factor: float) -> Self:
-        """That many times as much."""
-        return type(self)(*(factor * one for one in (self.calls, self.tokens, self.usd, self.seconds)))
+    def scale(self, factor: float) -> Self:
+        """Return the cost times a factor."""
+        return type(self)(*(factor * value for value in (self.calls, self.tokens, self.usd, self.seconds)))
 
     def amount(self, unit: str) -> float:
-        """In the unit of a budget."""
+        """Return the cost in the unit of a budget."""
         return {CALLS: self.calls, TOKENS: self.tokens, USD: self.usd, SECONDS: self.seconds}[unit]
 
 
 @dataclass(frozen=True)
 class TuningBudget(Value):
-    """How much a study may take.
+    """Limit of what a study may take.
 
     A share of the grid, or a number of rows, is for the scores by which a flow is chosen; the report on fresh questions
     comes on top. An amount of calls, tokens, USD or seconds is for both, and is never exceeded.
@@ -57,7 +57,7 @@ class TuningBudget(Value):
         amount: of a share, from 0 to 1.
         unit: `%` of the grid of flows × questions, `rows`, `calls`, `tokens`, `USD` or `s`.
 
-    >>> TuningBudget.parse("5%").rows(1000), TuningBudget.parse("200 rows").rows(1000)
+    >>> TuningBudget.parse("5%").number_rows(1000), TuningBudget.parse("200 rows").number_rows(1000)
     (50, 200)
     >>> TuningBudget.parse("200k tokens"), TuningBudget.parse("10m")
     (TuningBudget(amount=200000.0, unit='tokens'), TuningBudget(amount=600.0, unit='s'))
@@ -68,52 +68,56 @@ class TuningBudget(Value):
 
     @property
     def is_share(self) -> bool:
-        """Whether it is a share of the grid."""
+        """Return whether it is a share of the grid."""
         return self.unit == SHARE
 
     @property
     def is_cost(self) -> bool:
-        """Whether it depends on what a score takes, how many scores it is enough for."""
+        """Return whether the number of scores it pays for depends on what a score takes."""
         return self.unit not in (SHARE, ROWS)
 
-    def rows(self, grid: int, each: RowCost | None = None, held: RowCost | None = None) -> int:
-        """How many scores of a grid it pays for, if each takes `each`, and calls hold `held` until they are
-        answered."""
+    def rows(self, grid: int, row_cost: RowCost | None = None, held_cost: RowCost | None = None) -> int:
+        """Return how many scores of a grid the budget pays for, if each takes `row_cost` and open calls hold
+        `held_cost`."""
         if not self.is_cost:
+            # 5 % of 1000 must be 50, also where the product is a little less in floating point.
             return min(grid, int(self.amount * grid + 1e-9) if self.is_share else int(self.amount))
-        taken = 0.0 if each is None else each.amount(self.unit)
-        free = self.amount - (0.0 if held is None else held.amount(self.unit))
-        return grid if taken <= 0 else int(min(grid, max(0.0, PLANNED * free / taken)))
+        unit_cost = 0.0 if row_cost is None else row_cost.amount(self.unit)
+        free = self.amount - (0.0 if held_cost is None else held_cost.amount(self.unit))
+        return grid if unit_cost <= 0 else int(min(grid, max(0.0, PLANNED_SHARE * free / unit_cost)))
 
-    def least(self, rows: int, each: RowCost, held: RowCost | None = None) -> str:
-        """The least budget in this unit that pays for `rows` scores, as text."""
+    def format_minimum(self, rows: int, row_cost: RowCost, held_cost: RowCost | None = None) -> str:
+        """Format the least budget in this unit that pays for `rows` scores."""
         if self.unit == ROWS:
             return f"{rows} rows"
-        taken = rows * each.amount(self.unit) / PLANNED + (0.0 if held is None else held.amount(self.unit))
+        amount = rows * row_cost.amount(self.unit) / PLANNED_SHARE + (
+            0.0 if held_cost is None else held_cost.amount(self.unit)
+        )
         if self.unit in (CALLS, TOKENS):
-            return f"{ceil(taken)} {self.unit}"
-        if self.unit == SECONDS and taken >= 60:
-            return f"{ceil(taken / 60)}m"
-        step = 10.0 ** (floor(log10(max(taken, 1e-6))) - 1)
-        rounded = f"{ceil(taken / step) * step:.2g}"
+            return f"{ceil(amount)} {self.unit}"
+        if self.unit == SECONDS and amount >= 60:
+            return f"{ceil(amount / 60)}m"
+        # Two digits, rounded up, so that the advised budget is always enough.
+        step = 10.0 ** (floor(log10(max(amount, 1e-6))) - 1)
+        rounded = f"{ceil(amount / step) * step:.2g}"
         return f"{rounded}s" if self.unit == SECONDS else f"{rounded} USD"
 
     def limit(self, share: float = 1.0) -> Budget | None:
-        """What models may be asked for within a share of it; None where it does not limit that."""
+        """Return the budget of models within a share of this one; None if it does not limit models."""
         if self.unit == USD:
             return Budget(cost_usd=share * self.amount)
-        most = int(share * self.amount)
-        return Budget(calls=most) if self.unit == CALLS else Budget(tokens=most) if self.unit == TOKENS else None
+        count = int(share * self.amount)
+        return Budget(calls=count) if self.unit == CALLS else Budget(tokens=count) if self.unit == TOKENS else None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`5%`, `2000 rows`, `500 calls`, `200k tokens`, `2 USD`, `10m`; `DataError` for anything else."""
-        found = _WRITTEN.fullmatch(text.strip())
-        unit, factor = _UNITS.get(found["unit"].lower(), ("", 0.0)) if found else ("", 0.0)
-        times = found["times"] if found else ""
-        if times and found and not found["unit"]:
+        """Parse `5%`, `2000 rows`, `500 calls`, `200k tokens`, `2 USD`, `10m`; `DataError` for anything else."""
+        match = _NOTATION.fullmatch(text.strip())
+        unit, factor = _UNITS.get(match["unit"].lower(), ("", 0.0)) if match else ("", 0.0)
+        times = match["times"] if match else ""
+        if times and match and not match["unit"]:
             unit, times = "", ""  # 10M may be minutes or millions
-        amount = float(found["amount"]) * _TIMES[times] if found else 0.0
+        amount = float(match["amount"]) * _MULTIPLIERS[times] if match else 0.0
         if not unit or amount <= 0 or (unit == SHARE and amount > 100):
             raise DataError(
                 f"{text!r} is not a budget. Write a share of all scores, such as 5%, a number of them, such as "

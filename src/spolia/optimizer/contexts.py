@@ -1,4 +1,4 @@
-"""What readers are shown: which scores of a space take a call of a model, and which share one."""
+"""Contexts that readers are shown: which scores of a space take a call of a model, and which share one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import fits
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.rank_measures import FullRecall
-from spolia.generation.prompt import fitting
+from spolia.generation.prompt import fit_passages
 from spolia.generation.reader import Reader
 from spolia.optimizer.candidates import Candidates
 from spolia.orchestration.sweep import is_swept, sweeper
@@ -25,54 +25,55 @@ from spolia.types import Failure, Item, Query, Ranking, digest_of
 
 Numbers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
-Alike: TypeAlias = tuple[object, ...]
+AnswerKey: TypeAlias = tuple[object, ...]
 FREE = 0
 """The number of what takes no call."""
 
 
 @dataclass(frozen=True)
 class ReaderFlow:
-    """A flow of which all but one reader is free: what it is shown is known before anything is paid.
+    """Flow whose only paid step is one reader: its context is known before anything is paid.
 
     Args:
         search: what comes before the reader.
-        after: the steps that follow it.
+        following_steps: the steps that follow it.
     """
 
     search: Operator[Query, Ranking]
     reader: Reader
-    after: tuple[Operator[Any, Any], ...] = ()
+    following_steps: tuple[Operator[Any, Any], ...] = ()
 
     @classmethod
-    def of(cls, flow: Operator[Query, Any]) -> Self | None:
-        """None for a flow that asks models otherwise, or not at all."""
-        steps = list(_steps(flow))
-        readers = [at for at, step in enumerate(steps) if isinstance(step, Reader)]
+    def from_flow(cls, flow: Operator[Query, Any]) -> Self | None:
+        """Split a flow at its reader; None if the flow asks models in another way, or not at all."""
+        steps = list(_flatten_steps(flow))
+        readers = [index for index, step in enumerate(steps) if isinstance(step, Reader)]
         if len(readers) != 1 or any(step.calls() != 0 for step in steps if not isinstance(step, Reader)):
             return None
-        before, reader = steps[: readers[0]], steps[readers[0]]
+        leading_steps, reader = steps[: readers[0]], steps[readers[0]]
         assert isinstance(reader, Reader)
-        if not before or (reader.maker is not None and reader.maker.calls() != 0):
+        if not leading_steps or (reader.maker is not None and reader.maker.calls() != 0):
             return None
-        search = before[0] if len(before) == 1 else Then(*before)
+        search = leading_steps[0] if len(leading_steps) == 1 else Then(*leading_steps)
         return (
-            cls(sweepable(search), reader, tuple(steps[readers[0] + 1 :]))
+            cls(make_sweepable(search), reader, tuple(steps[readers[0] + 1 :]))
             if fits(Ranking, search.gives(Query), {})
             else None
         )
 
     @property
-    def asks(self) -> object:
-        """What changes the question before anything is searched."""
+    def query_steps(self) -> object:
+        """Return digests of the steps that change the question before anything is searched."""
         steps = takewhile(
-            lambda step: fits(Query, step.takes(), {}) and fits(Query, step.gives(Query), {}), _steps(self.search)
+            lambda step: fits(Query, step.takes(), {}) and fits(Query, step.gives(Query), {}),
+            _flatten_steps(self.search),
         )
         return tuple(step.digest for step in steps)
 
 
 class Contexts:
-    """The contexts that the flows of a space show their readers, by flow and question, as numbers: equal prompts to
-    equal models have equal ones. A flow of another kind that asks models has numbers of its own; what asks none, and a
+    """Contexts that the flows of a space show their readers, by flow and question, as numbers: equal prompts to equal
+    models have equal numbers. A flow of another kind that asks models has numbers of its own; what asks none, and a
     reader that is shown nothing, has the number 0.
 
     They are found by sweeps: all that is free is computed once for a question, and shared by the flows that have it in
@@ -81,7 +82,7 @@ class Contexts:
     Args:
         items_for: the questions, with the gold's places in the stores of a flow.
         questions: how many of them choose.
-        told: called with how many more rows are known.
+        on_progress: called with how many more rows are known.
     """
 
     def __init__(
@@ -90,9 +91,9 @@ class Contexts:
         items_for: Callable[[int], Sequence[Item]],
         questions: int,
         run: Run,
-        told: Callable[[int], None] = lambda rows: None,
+        on_progress: Callable[[int], None] = lambda rows: None,
     ) -> None:
-        self.candidates, self.questions, self.run, self.told = candidates, questions, run, told
+        self.candidates, self.questions, self.run, self.on_progress = candidates, questions, run, on_progress
         self._items_for = items_for
         self._rows: dict[int, int] = {}
         self._numbers = np.zeros((0, questions), np.int64)
@@ -105,114 +106,126 @@ class Contexts:
 
     @classmethod
     def applies(cls, candidates: Candidates) -> bool:
-        """Whether any flow of a space has a reader whose context can be known."""
-        return any(ReaderFlow.of(candidates.flows[flow]) is not None for flow in candidates.every)
+        """Return whether any flow of a space has a reader whose context can be known."""
+        return any(ReaderFlow.from_flow(candidates.flows[flow]) is not None for flow in candidates.all_flows)
 
     def numbers(self, flows: Sequence[int]) -> Numbers:
-        """int64[flows, questions]: the contexts of flows."""
-        places = self._known(flows)
+        """Return the contexts of flows as int64[flows, questions]."""
+        places = self._compute_rows(flows)
         return self._numbers[places]
 
     def groups(self, flows: Sequence[int]) -> Numbers:
-        """int64[flows, questions]: flows with the same number give the same answer from the same passages; -1 where it
-        is not known what the reader is shown."""
-        places = self._known(flows)
+        """Return int64[flows, questions]: flows with the same number answer alike from the same passages; -1 if the
+        context is unknown."""
+        places = self._compute_rows(flows)
         return self._groups[places]
 
     def quality(self, flows: Sequence[int]) -> Floats:
-        """float64[flows, questions]: whether a reader is shown all the gold; NaN where that is not known."""
-        places = self._known(flows)
+        """Return float64[flows, questions]: whether a reader is shown all the gold; NaN if that is unknown."""
+        places = self._compute_rows(flows)
         return self._quality[places]
 
     @property
     def total(self) -> int:
-        """How many calls all flows of the space take on all questions, each context asked once."""
-        found = np.unique(self.numbers(list(self.candidates.every)))
-        return int((found != FREE).sum())
+        """Return how many calls all flows of the space take on all questions, each context asked once."""
+        unique_numbers = np.unique(self.numbers(list(self.candidates.all_flows)))
+        return int((unique_numbers != FREE).sum())
 
-    def _known(self, flows: Sequence[int]) -> list[int]:
+    def _compute_rows(self, flows: Sequence[int]) -> list[int]:
         if new := [flow for flow in dict.fromkeys(flows) if flow not in self._rows]:
-            self._rows |= {flow: len(self._rows) + at for at, flow in enumerate(new)}
-            numbers, groups, quality = self._found(new)
+            self._rows |= {flow: len(self._rows) + index for index, flow in enumerate(new)}
+            numbers, groups, quality = self._compute_contexts(new)
             self._numbers, self._groups = np.vstack([self._numbers, numbers]), np.vstack([self._groups, groups])
             self._quality = np.vstack([self._quality, quality])
         return [self._rows[flow] for flow in flows]
 
-    def _found(self, flows: Sequence[int]) -> tuple[Numbers, Numbers, Floats]:
+    def _compute_contexts(self, flows: Sequence[int]) -> tuple[Numbers, Numbers, Floats]:
         numbers = np.zeros((len(flows), self.questions), np.int64)
         groups = np.full((len(flows), self.questions), -1)
         quality = np.full((len(flows), self.questions), np.nan)
-        readers = [ReaderFlow.of(self.candidates.flows[flow]) for flow in flows]
+        readers = [ReaderFlow.from_flow(self.candidates.flows[flow]) for flow in flows]
         by_items: dict[int, list[int]] = {}
-        for at, (flow, reader) in enumerate(zip(flows, readers, strict=True)):
+        for row, (flow, reader) in enumerate(zip(flows, readers, strict=True)):
             if reader is not None:
-                by_items.setdefault(id(self._items_for(flow)), []).append(at)
+                # Flows over the same stores share the list of items, and therefore a sweep.
+                by_items.setdefault(id(self._items_for(flow)), []).append(row)
             elif self.candidates.flows[flow].calls() != 0:
-                numbers[at] = self._own()
-        for some in by_items.values():
-            shown = ShownContexts([one for at in some if (one := readers[at])], self._number)
-            items = self._items_for(flows[some[0]])
+                numbers[row] = self._reserve_numbers()
+        for rows in by_items.values():
+            shown_contexts = ShownContexts(
+                [known_reader for row in rows if (known_reader := readers[row])], self._number_prompt
+            )
+            items = self._items_for(flows[rows[0]])
             with self.run:
                 for question in range(self.questions):
-                    found = attempt(partial(shown.of, items[question]))
-                    self.told(len(some))
-                    if isinstance(found, Failure):  # its failure is reported when the flow is asked
-                        numbers[some, question] = np.arange(self.count, self.count + len(some))
-                        self.count += len(some)
+                    result = attempt(partial(shown_contexts.compute, items[question]))
+                    self.on_progress(len(rows))
+                    if isinstance(result, Failure):  # its failure is reported when the flow is asked
+                        numbers[rows, question] = np.arange(self.count, self.count + len(rows))
+                        self.count += len(rows)
                     else:
-                        each, alike, quality[some, question] = found
-                        numbers[some, question] = each
-                        groups[some, question] = [self._answers.setdefault(one, len(self._answers)) for one in alike]
+                        context_numbers, answer_keys, quality[rows, question] = result
+                        numbers[rows, question] = context_numbers
+                        groups[rows, question] = [
+                            self._answers.setdefault(key, len(self._answers)) for key in answer_keys
+                        ]
         return numbers, groups, quality
 
-    def _own(self) -> Numbers:
+    def _reserve_numbers(self) -> Numbers:
         self.count += self.questions
         return np.arange(self.count - self.questions, self.count)
 
-    def _number(self, prompt: bytes) -> int:
-        found = self._prompts.setdefault(prompt, self.count)
-        self.count += found == self.count
-        return found
+    def _number_prompt(self, prompt: bytes) -> int:
+        number = self._prompts.setdefault(prompt, self.count)
+        self.count += number == self.count
+        return number
 
 
 class ShownContexts:
-    """What readers are shown for a question; equal passages are rendered once."""
+    """Contexts that readers are shown for a question; equal passages are rendered once."""
 
-    def __init__(self, flows: Sequence[ReaderFlow], number: Callable[[bytes], int]) -> None:
-        self.flows, self.number = flows, number
-        self.together = sweeper([flow.search for flow in flows])
-        self.keys = [(flow.asks, flow.reader.digest) for flow in flows]
-        self.models = [_model_of(flow.reader) for flow in flows]
+    def __init__(self, flows: Sequence[ReaderFlow], number_prompt: Callable[[bytes], int]) -> None:
+        self.flows, self.number_prompt = flows, number_prompt
+        self.run_variants = sweeper([flow.search for flow in flows])
+        self.keys = [(flow.query_steps, flow.reader.digest) for flow in flows]
+        self.models = [_model_digest(flow.reader) for flow in flows]
 
-    def of(self, item: Item) -> tuple[list[int], list[object], list[float]]:
-        """By flow the number of the context, what the answer depends on, and how good the context is."""
-        known: dict[object, tuple[int, Alike, float]] = {}
-        found: list[tuple[int, Alike, float]] = []
-        (together,) = self.together([Query(item.question)])
-        every = zip(self.flows, self.keys, self.models, together, strict=True)
-        for flow, key, model, swept in every:
-            own = (key, tuple(swept.ids[: flow.reader.max_passages]) if flow.reader.maker is None else id(swept))
-            if own not in known:
-                known[own] = self._context(flow.reader, model, swept, item)
-            found.append(known[own])
-        alike = ((*one[1], flow.after) for one, flow in zip(found, self.flows, strict=True))
-        return [number for number, *_ in found], list(alike), [quality for *_, quality in found]
+    def compute(self, item: Item) -> tuple[list[int], list[object], list[float]]:
+        """Return for each flow the number of its context, what the answer depends on, and how good the context is."""
+        contexts: dict[object, tuple[int, AnswerKey, float]] = {}
+        results: list[tuple[int, AnswerKey, float]] = []
+        (rankings,) = self.run_variants([Query(item.question)])
+        flow_rows = zip(self.flows, self.keys, self.models, rankings, strict=True)
+        for flow, key, model, variant in flow_rows:
+            # A prompt maker may read more than the ids of passages: only the same ranking object counts
+            # as equal.
+            context_key = (
+                key,
+                tuple(variant.ids[: flow.reader.max_passages]) if flow.reader.maker is None else id(variant),
+            )
+            if context_key not in contexts:
+                contexts[context_key] = self._compute_context(flow.reader, model, variant, item)
+            results.append(contexts[context_key])
+        answer_keys = ((*result[1], flow.following_steps) for result, flow in zip(results, self.flows, strict=True))
+        return [number for number, *_ in results], list(answer_keys), [quality for *_, quality in results]
 
-    def _context(self, reader: Reader, model: bytes, swept: Swept, item: Item) -> tuple[int, Alike, float]:
-        shown = fitting(swept.ranking, reader.max_passages, reader.max_characters)
+    def _compute_context(
+        self, reader: Reader, model: bytes, variant: Swept, item: Item
+    ) -> tuple[int, AnswerKey, float]:
+        ranking = fit_passages(variant.ranking, reader.max_passages, reader.max_characters)
         measure = FullRecall(max(1, reader.max_passages))
-        seen = measure.seen(Case(item, shown)) if measure.applies(item) else None
-        quality = float("nan") if seen is None else seen[0]
+        observation = measure.observe(Case(item, ranking)) if measure.applies(item) else None
+        quality = float("nan") if observation is None else observation[0]
         number = FREE
-        if shown.hits:
-            prompt = reader.prompted(shown)
-            number = self.number(digest_of((model, prompt, prompt.role)))
-        nodes = tuple((hit.node.id, *(one.id for one in hit.found)) for hit in shown.hits)
+        if ranking.hits:
+            prompt = reader.build_prompt(ranking)
+            number = self.number_prompt(digest_of((model, prompt, prompt.role)))
+        nodes = tuple((hit.node.id, *(node.id for node in hit.found)) for hit in ranking.hits)
         return number, (number, nodes, type(reader), reader.abstention), quality
 
 
-def _model_of(reader: Reader) -> bytes:
-    """Whom a reader asks, and how."""
+def _model_digest(reader: Reader) -> bytes:
+    """Return a digest of the model that a reader asks, and of its settings."""
     try:
         model: object = digest_of(reader.llm)
     except TypeError:  # compared by identity
@@ -220,12 +233,12 @@ def _model_of(reader: Reader) -> bytes:
     return digest_of((model, reader.max_tokens, reader.temperature))
 
 
-def _steps(flow: Operator[Any, Any]) -> Sequence[Operator[Any, Any]]:
+def _flatten_steps(flow: Operator[Any, Any]) -> Sequence[Operator[Any, Any]]:
     if not isinstance(flow, Then):
         return (flow,)
-    return [step for one in flow.steps for step in _steps(one)]
+    return [step for part in flow.steps for step in _flatten_steps(part)]
 
 
-def sweepable(flow: Operator[Query, Ranking]) -> Operator[Query, Ranking]:
-    """The flow, or one that gives the same and can be swept."""
+def make_sweepable(flow: Operator[Query, Ranking]) -> Operator[Query, Ranking]:
+    """Return the flow, or an equal one that can be swept."""
     return flow if is_swept(flow) else flow >> Cut()

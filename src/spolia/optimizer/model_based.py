@@ -1,4 +1,4 @@
-"""Strategies that learn from scores which candidates are good: TPE, by Optuna, and a bandit of bandits."""
+"""Strategies that learn from scores which candidates are good: TPE, by Optuna, and a two-level bandit."""
 
 from dataclasses import dataclass, field
 from math import ceil, inf, log, sqrt
@@ -12,16 +12,16 @@ from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.score_board import Board, ScoreRequest
 from spolia.optimizer.strategies import Requests, Strategy
 
-TRIALS = 4
+TRIALS_PER_FLOW = 4
 """Trials for each flow that the budget allows: those that name a flow again, or none, take nothing of it."""
-FAR = 1e6
+LIMIT_PENALTY = 1e6
 """Times the excess over limits, what is taken off a score: estimators go by the order of scores alone."""
 
 
 @dataclass(frozen=True)
 class TreeParzen(Strategy):
-    """Flows drawn where the better ones that were asked before are dense and the others are not, each asked all
-    questions. Numbers are near to each other, other candidates are not. Needs `pip install 'spolia[tpe]'`.
+    """Search that draws flows where good ones are dense and others are not, each asked all questions. Numbers are near
+    to each other, other candidates are not. Needs `pip install 'spolia[tpe]'`.
 
     Args:
         startup: flows that are drawn at random first.
@@ -34,36 +34,40 @@ class TreeParzen(Strategy):
     def search(self, board: Board) -> Requests:
         require(optuna, "The strategy tpe")
         best = len(board.objectives.best) if board.objectives else 1
-        study, n, asked = self._study(optuna, best, board.random.randrange(2**32)), board.questions, list[int]()
-        for _ in range(TRIALS * ceil(board.left / n)):
+        study, n, asked_flows = (
+            self._create_study(optuna, best, board.random.randrange(2**32)),
+            board.questions,
+            list[int](),
+        )
+        for _ in range(TRIALS_PER_FLOW * ceil(board.left / n)):
             trial, values = study.ask(), np.array([np.nan])
-            if (flow := _suggested(trial, board.candidates)) is not None:
+            if (flow := _suggest_flow(trial, board.candidates)) is not None:
                 if board.cost([flow], n) > board.left:
                     break
                 yield ScoreRequest([flow], n)
-                asked.append(flow)
-                values = board.all_means([flow], n)[0, :best] - FAR * board.excess([flow])[0]
+                asked_flows.append(flow)
+                values = board.all_means([flow], n)[0, :best] - LIMIT_PENALTY * board.excess([flow])[0]
             if np.isfinite(values).all():
                 study.tell(trial, values.tolist())
             else:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        return board.ranked(list(dict.fromkeys(asked)), n)[0] if asked else 0
+        return board.rank(list(dict.fromkeys(asked_flows)), n)[0] if asked_flows else 0
 
-    def _study(self, optuna: Any, objectives: int, seed: int) -> Any:
-        told = optuna.logging.get_verbosity()
+    def _create_study(self, optuna: Any, objectives: int, seed: int) -> Any:
+        verbosity = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it writes of each new study to stderr
         try:
             sampler = optuna.samplers.TPESampler(n_startup_trials=self.startup, seed=seed)
             return optuna.create_study(sampler=sampler, directions=["maximize"] * objectives)
         finally:
-            optuna.logging.set_verbosity(told)
+            optuna.logging.set_verbosity(verbosity)
 
 
-def _suggested(trial: Any, candidates: Candidates) -> int | None:
-    """The flow that a trial draws place by place, since which places matter follows from those before; None if its
-    candidates do not go together."""
+def _suggest_flow(trial: Any, candidates: Candidates) -> int | None:
+    """Return the flow that a trial draws, place by place, since the places that matter depend on earlier ones; None if
+    its candidates do not go together."""
     space, point = candidates.space, dict[str, int]()
-    while name := next((one for one in space.completed(point) if one not in point), None):
+    while name := next((open_place for open_place in space.completed(point) if open_place not in point), None):
         place = space.places[name]
         if order := place.order:
             point[name] = order[trial.suggest_int(name, 0, len(order) - 1)]
@@ -77,22 +81,22 @@ def _suggested(trial: Any, candidates: Candidates) -> int | None:
 
 @dataclass
 class _Arms:
-    """How often each arm was pulled, and what it gave in all."""
+    """Counts of pulls and sums of rewards, by arm."""
 
     alpha: float
     pulls: dict[object, int] = field(default_factory=dict)
     sums: dict[object, float] = field(default_factory=dict)
 
     def best(self, arms: list[object]) -> object:
-        """The arm with the highest upper confidence bound; one that was not pulled comes first."""
-        whole = max(1, sum(self.pulls.get(arm, 0) for arm in arms))
+        """Return the arm with the highest upper confidence bound; an arm that was not pulled comes first."""
+        total_pulls = max(1, sum(self.pulls.get(arm, 0) for arm in arms))
 
-        def bound(arm: object) -> float:
+        def upper_bound(arm: object) -> float:
             if not (pulls := self.pulls.get(arm, 0)):
                 return inf
-            return self.sums[arm] / pulls + self.alpha * sqrt(2 * log(whole) / pulls)
+            return self.sums[arm] / pulls + self.alpha * sqrt(2 * log(total_pulls) / pulls)
 
-        return max(arms, key=bound)
+        return max(arms, key=upper_bound)
 
     def tell(self, arm: object, reward: float) -> None:
         self.pulls[arm] = self.pulls.get(arm, 0) + 1
@@ -101,8 +105,8 @@ class _Arms:
 
 @dataclass(frozen=True)
 class HierarchicalBandit(Strategy):
-    """Each trial moves one place of the best flow so far. A bandit chooses the place, another one its candidate, both
-    by their upper confidence bounds. The flow that results is asked some questions, and its score rewards both.
+    """Search that changes one place of the best flow in each trial. A bandit chooses the place, another one its
+    candidate, both by upper confidence bounds. The new flow is asked some questions, and its score rewards both.
 
     Rewards are shares of the span seen so far. The choice is the best of the flows that were asked
     most.
@@ -122,14 +126,14 @@ class HierarchicalBandit(Strategy):
         candidates, n = board.candidates, min(self.questions, board.questions)
         upper, lower = _Arms(self.alpha), _Arms(self.alpha)
         yield ScoreRequest([0], n)
-        current, upto, asked = 0, {0: n}, [0]
+        current, counts, asked_flows = 0, {0: n}, [0]
         while board.left > 0:
             point = candidates.points[current]
             arms = {
                 place: {
-                    (place, candidates.points[one].get(place)): one
-                    for one in candidates.along(current, place)
-                    if upto.get(one, 0) < board.questions
+                    (place, candidates.points[neighbour].get(place)): neighbour
+                    for neighbour in candidates.vary_place(current, place)
+                    if counts.get(neighbour, 0) < board.questions
                 }
                 for place in point
             }
@@ -137,21 +141,21 @@ class HierarchicalBandit(Strategy):
             if not places:
                 break
             place = upper.best(places)
-            taken = arms[str(place)]
-            candidate = lower.best(list(taken))
-            flow = next(one for arm, one in taken.items() if arm == candidate)
-            more = min(board.questions, upto.get(flow, 0) + n)
-            if board.cost([flow], more) > board.left:
+            flow_by_arm = arms[str(place)]
+            candidate = lower.best(list(flow_by_arm))
+            flow = next(option for arm, option in flow_by_arm.items() if arm == candidate)
+            question_count = min(board.questions, counts.get(flow, 0) + n)
+            if board.cost([flow], question_count) > board.left:
                 break
-            yield ScoreRequest([flow], more)
-            upto[flow] = more
-            asked = list(dict.fromkeys([*asked, flow]))
-            means = [float(board.means([one], upto[one])[0]) for one in asked]
-            known = [mean for mean in means if np.isfinite(mean)]
-            low, high = (min(known), max(known)) if known else (0.0, 0.0)
-            mean = float(board.means([flow], more)[0])
+            yield ScoreRequest([flow], question_count)
+            counts[flow] = question_count
+            asked_flows = list(dict.fromkeys([*asked_flows, flow]))
+            means = [float(board.means([asked_flow], counts[asked_flow])[0]) for asked_flow in asked_flows]
+            known_means = [mean for mean in means if np.isfinite(mean)]
+            low, high = (min(known_means), max(known_means)) if known_means else (0.0, 0.0)
+            mean = float(board.means([flow], question_count)[0])
             reward = (mean - low) / (high - low) if high > low and np.isfinite(mean) else 0.0
             upper.tell(place, reward)
             lower.tell(candidate, reward)
-            current = asked[int(np.argmax(means))]
+            current = asked_flows[int(np.argmax(means))]
         return board.finalists(1)[0] if board.finalists(1) else current

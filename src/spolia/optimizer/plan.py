@@ -1,4 +1,4 @@
-"""What a study will ask: which flows, which questions to choose and to report, how many scores."""
+"""Plan of a study: its flows, the questions that choose and report, and how many scores it asks for."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from spolia.run import Run
 from spolia.types import Item, Query, Usage
 
 FINALISTS = 16
-FEW = 200
+MINIMUM_TO_HOLD_OUT = 200
 """Questions below which none are kept for the report: all choose, and the score is corrected for the choice, which is
 known how for one objective."""
 
@@ -50,16 +50,16 @@ STRATEGIES: Mapping[str, Strategy] = {
 
 @dataclass(frozen=True, eq=False)
 class TuningPlan:
-    """What a study is about, checked before anything is asked.
+    """Plan of a study, checked before anything is asked.
 
     Args:
         choosing: the questions that choose, in the order in which they are asked.
         fresh: those that report; none where there are too few.
         rows: how many scores may be asked for to choose; of a budget in calls, tokens, USD or time it is not known
-            before `within`.
+            before `fit_budget`.
         seed: of all that is drawn.
         budget: None for all scores.
-        given: the strategy that was named; None for the default one.
+        named_strategy: the strategy that was named; None for the default one.
         trained: how many questions are left out, because a part of a candidate was trained on them.
         copies: how many are left out, because they have the text of another one: neither a fresh question nor another
             sample.
@@ -74,13 +74,13 @@ class TuningPlan:
     rows: int
     seed: int
     budget: TuningBudget | None = None
-    given: Strategy | None = None
+    named_strategy: Strategy | None = None
     trained: int = 0
     copies: int = 0
     without_gold: int = 0
 
     @classmethod
-    def of(
+    def from_space(
         cls,
         flow: Operator[Query, Any],
         items: Iterable[Item],
@@ -92,130 +92,138 @@ class TuningPlan:
         under: Sequence[str | Limit] = (),
         combine: str = "front",
     ) -> Self:
-        """The plan for these arguments of `tune`, which names the errors."""
-        objectives = Objectives.of(objective, under, combine)
+        """Make the plan for these arguments of `tune`, which names the errors."""
+        objectives = Objectives.from_measures(objective, under, combine)
         measures = objectives.measures
         experiment = Experiment(flow, items, measures, overlap=True)  # refuses what cannot be measured
-        asked = [item for item in experiment.asked if all(measure.applies(item) for measure in measures)]
-        if not asked:
+        usable_items = [
+            item for item in experiment.measurable_items if all(measure.applies(item) for measure in measures)
+        ]
+        if not usable_items:
             raise DataError(f"No question has gold for all of {', '.join(map(str, measures))}. Name fewer measures.")
-        without_gold, trained = len(experiment.items) - len(asked), frozenset(experiment.trained_on)
-        asked = [item for item in asked if item.id not in trained]
-        if not asked:
+        without_gold, trained = len(experiment.items) - len(usable_items), frozenset(experiment.trained_on)
+        usable_items = [item for item in usable_items if item.id not in trained]
+        if not usable_items:
             raise DataError(
                 f"A part of a candidate was trained on all {several(len(trained), 'question')}, so their scores would "
                 "choose it. Give other questions."
             )
-        different = list({" ".join(item.question.casefold().split()): item for item in reversed(asked)}.values())[::-1]
-        copies, asked = len(asked) - len(different), different
+        # Reversed twice, so that the first of equal questions stays, at its place.
+        different = list(
+            {" ".join(item.question.casefold().split()): item for item in reversed(usable_items)}.values()
+        )[::-1]
+        copies, usable_items = len(usable_items) - len(different), different
         candidates = Candidates(Space(flow), seed)
-        choosing, fresh = _parts(asked, seed, FEW if len(objectives.best) == 1 else 0)
+        choosing, fresh = _split_items(usable_items, seed, MINIMUM_TO_HOLD_OUT if len(objectives.best) == 1 else 0)
         if len(objectives.best) > 1 and not fresh:
-            why = f" ({len(trained)} were left out: a part of a candidate was trained on them)" if trained else ""
+            note = f" ({len(trained)} were left out: a part of a candidate was trained on them)" if trained else ""
             raise DataError(
-                f"Several objectives need more than {several(len(asked), 'question')}{why}. Give more questions, or "
+                f"Several objectives need more than {several(len(usable_items), 'question')}{note}. Give more questions, or "
                 "one objective."
             )
         if isinstance(budget, str):
             budget = TuningBudget.parse(budget)
-        if (budget and budget.unit == USD) or any(isinstance(one, UsDollars) for one in measures):
+        if (budget and budget.unit == USD) or any(isinstance(measure, UsDollars) for measure in measures):
             _refuse_unpriced(flow)
+        # Before any score is asked for: a share of a huge space has no number of rows.
         _refuse_space(candidates, budget, len(choosing))
         if isinstance(strategy, str):
-            strategy = strategy_named(strategy)
+            strategy = find_strategy(strategy)
         if strategy and not (strategy.takes_several or objectives.is_single):
             raise DataError(f"{strategy!r} takes one objective without limits. Name another strategy.")
         left_out = {"trained": len(trained), "copies": copies, "without_gold": without_gold}
-        found = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy, **left_out)
-        return found.but(rows=found.grid) if budget and budget.is_cost else found.within(RowCost())
+        plan = cls(candidates, objectives, choosing, fresh, GridSearch(), 0, seed, budget, strategy, **left_out)
+        return plan.but(rows=plan.grid) if budget and budget.is_cost else plan.fit_budget(RowCost())
 
-    def within(self, each: RowCost, held: RowCost | None = None) -> Self:
-        """The plan if each score takes `each`, and calls hold `held` until they are answered; `DataError` if the budget
-        is too small for it."""
-        rows = self.grid if self.budget is None else self.budget.rows(self.grid, each)
+    def fit_budget(self, row_cost: RowCost, held_cost: RowCost | None = None) -> Self:
+        """Return the plan if each score takes `row_cost` and open calls hold `held_cost`; `DataError` if the budget is
+        too small."""
+        rows = self.grid if self.budget is None else self.budget.rows(self.grid, row_cost)
         if self.budget is not None and self.budget.is_cost:
-            rows = self._for_choice(self.budget.rows(self.grid + FINALISTS * len(self.fresh), each, held))
+            rows = self._count_choosing_rows(
+                self.budget.rows(self.grid + FINALISTS * len(self.fresh), row_cost, held_cost)
+            )
         default = GridSearch() if rows == self.grid else HalvingWithNeighbours()
-        found = self.but(rows=rows, strategy=self.given or default)
-        least = min(self.grid, found.strategy.least(found.board()))
-        if self.budget is not None and rows < least:
-            raise DataError(self._too_small(self.budget, found.strategy, least, each, held))
-        return found
+        plan = self.but(rows=rows, strategy=self.named_strategy or default)
+        minimum = min(self.grid, plan.strategy.minimum_rows(plan.make_board()))
+        if self.budget is not None and rows < minimum:
+            raise DataError(self._explain_too_small(self.budget, plan.strategy, minimum, row_cost, held_cost))
+        return plan
 
     def but(self, **changes: Any) -> Self:
-        """The same plan with some fields changed."""
+        """Return the same plan with some fields changed."""
         return replace(self, **changes)
 
-    def _for_choice(self, rows: int) -> int:
-        """How many of these scores choose: the finalists on the fresh questions take the rest."""
+    def _count_choosing_rows(self, rows: int) -> int:
+        """Return how many of these scores choose: the finalists on the fresh questions take the rest."""
         n = len(self.fresh)
         if not n:
             return min(self.grid, rows)
-        most = [min(rows - k * n, (k + 1) * n - 1 if k < FINALISTS else rows) for k in range(2, FINALISTS + 1)]
-        return min(self.grid, max(0, *(one for k, one in enumerate(most, 2) if one >= k * n or k == 2)))
+        limits = [min(rows - k * n, (k + 1) * n - 1 if k < FINALISTS else rows) for k in range(2, FINALISTS + 1)]
+        return min(self.grid, max(0, *(limit for k, limit in enumerate(limits, 2) if limit >= k * n or k == 2)))
 
-    def finalists(self, rows: int) -> int:
-        """How many flows are asked the fresh questions after `rows` scores: no more scores than the choice took."""
+    def count_finalists(self, rows: int) -> int:
+        """Return how many flows are asked the fresh questions after `rows` scores: no more scores than the choice took."""
         return max(2, min(FINALISTS, rows // max(1, len(self.fresh))))
 
-    def _too_small(
-        self, budget: TuningBudget, strategy: Strategy, least: int, each: RowCost, held: RowCost | None
+    def _explain_too_small(
+        self, budget: TuningBudget, strategy: Strategy, minimum: int, row_cost: RowCost, held_cost: RowCost | None
     ) -> str:
         if budget.is_cost:
-            rows = least + self.finalists(least) * len(self.fresh)
-            least_of, amount = f"'{budget.least(rows, each, held)}'", str(budget)
+            rows = minimum + self.count_finalists(minimum) * len(self.fresh)
+            minimum_text, amount = f"'{budget.format_minimum(rows, row_cost, held_cost)}'", str(budget)
         else:
-            share = ceil(10_000 * least / self.grid) / 100
-            least_of, amount = f"'{least} rows', or {share:g}%", several(budget.rows(self.grid), "row")
+            share = ceil(10_000 * minimum / self.grid) / 100
+            minimum_text, amount = f"'{minimum} rows', or {share:g}%", several(budget.rows(self.grid), "row")
         flows = several(self.candidates.size, "flow")
-        name = next((name for name, one in STRATEGIES.items() if one == strategy), repr(strategy))
+        name = next((name for name, entry in STRATEGIES.items() if entry == strategy), repr(strategy))
         return (
             f"A budget of {amount} is too small for the strategy {name} on {flows} and "
-            f"{several(len(self.choosing), 'question')}. Write at least {least_of}."
+            f"{several(len(self.choosing), 'question')}. Write at least {minimum_text}."
         )
 
     @property
     def grid(self) -> int:
-        """How many scores there are in all: flows × questions that choose."""
+        """Return how many scores there are in all: flows × questions that choose."""
         return self.candidates.size * len(self.choosing)
 
     @property
     def items(self) -> Sequence[Item]:
-        """All questions, in the order in which they are asked."""
+        """Return all questions, in the order in which they are asked."""
         return [*self.choosing, *self.fresh]
 
-    def contexts(
+    def make_contexts(
         self, items_for: Callable[[int], Sequence[Item]], run: Run, questions: int | None = None
     ) -> Contexts | None:
-        """What readers are shown on the questions that choose, or the first of them; None where no reader is asked,
-        flows are timed, or the space is not listed."""
+        """Make the contexts of readers on the first questions that choose; None if no reader is asked, flows are timed,
+        or the space is not listed."""
         is_known = self.candidates.is_listed and not self.objectives.are_timed
         if not is_known or not Contexts.applies(self.candidates):
             return None
         n = len(self.choosing)
         return Contexts(self.candidates, items_for, n if questions is None else min(n, questions), run)
 
-    def board(self, prior: Sequence[int] = (), contexts: Contexts | None = None) -> Board:
-        """An empty matrix of scores; where contexts of readers are known, a share of the grid is one of these."""
+    def make_board(self, prior: Sequence[int] = (), contexts: Contexts | None = None) -> Board:
+        """Make an empty matrix of scores; if contexts of readers are known, a share of the grid is a share of these."""
         rows = self.rows
         if contexts is not None and (self.budget is None or self.budget.is_share):
             rows = contexts.total if self.budget is None else self.budget.rows(contexts.total)
         return Board(self.candidates, len(self.choosing), rows, self.seed, prior, self.objectives, contexts)
 
 
-def _parts(items: Sequence[Item], seed: int, few: int) -> tuple[list[Item], list[Item]]:
-    """The questions that choose, in the order in which they are asked, and those that report."""
+def _split_items(items: Sequence[Item], seed: int, minimum: int) -> tuple[list[Item], list[Item]]:
+    """Split questions into those that choose, in the order in which they are asked, and those that report."""
     listed = list(items)
     fresh = [item for item in listed if part_of(item.id) == REPORT]
     choosing = [item for item in listed if part_of(item.id) != REPORT]
-    if len(listed) < few or not fresh or not choosing:
+    if len(listed) < minimum or not fresh or not choosing:
         fresh, choosing = [], listed
     Random(seed).shuffle(choosing)
     return choosing, fresh
 
 
 def _refuse_unpriced(flow: Operator[Query, Any]) -> None:
-    """Refuse to count USD where a server's price is not known."""
+    """Raise DataError if USD must be counted and a server's price is unknown."""
     million = Usage(input_tokens=10**6, output_tokens=10**6)
     for model in flow.resources:
         priced: Callable[[Usage], Usage] | None = getattr(model, "priced", None)
@@ -234,8 +242,8 @@ def _refuse_space(candidates: Candidates, budget: TuningBudget | None, questions
         )
 
 
-def strategy_named(name: str) -> Strategy:
-    """The strategy of a name; `DataError` for an unknown name."""
+def find_strategy(name: str) -> Strategy:
+    """Return the strategy of a name; `DataError` for an unknown name."""
     if name not in STRATEGIES:
         raise DataError(f"There is no strategy {name!r}. Write one of: {', '.join(STRATEGIES)}.")
     return STRATEGIES[name]

@@ -1,4 +1,4 @@
-"""Ways to look for the best flow of a space within a budget: each asks for scores and reads what came back."""
+"""Strategies that search for the best flow of a space within a budget: each asks for scores and reads what came back."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
@@ -10,26 +10,26 @@ import numpy as np
 
 from spolia.core.operator import Operator
 from spolia.errors import DataError
-from spolia.evaluation.statistics.interval import student
+from spolia.evaluation.statistics.interval import student_t
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.objectives import COMBINED
-from spolia.optimizer.score_board import FIRST, Board, ScoreRequest, ScoreSource
+from spolia.optimizer.score_board import FIRST_QUESTIONS, Board, ScoreRequest, ScoreSource
 from spolia.types import Value
 
 Requests: TypeAlias = Generator[ScoreRequest, None, int]
 """Each batch that it gives is asked before it goes on; it ends with the flow that it chooses."""
-LEAST = 30
+MINIMUM_QUESTIONS = 30
 """Questions before a flow can be shown to be worse."""
-LAST = 8
+HALVING_END = 8
 """Flows at which a first halving ends."""
-COMPARED = 4
+COMPARED_FLOWS = 4
 """Flows beside the leader that are compared last."""
-WARM = 16
+WARM_FLOWS = 16
 """Flows that were best elsewhere, with which a search begins."""
 
 
 class Strategy(Value, ABC):
-    """How the best flow is looked for.
+    """Search for the best flow.
 
     A subclass is a frozen dataclass that writes `search`, a generator: it yields a `ScoreRequest` (ask), finds its
     scores on the board when it goes on (tell), stays within `board.left` (budget), and returns the flow it chooses.
@@ -50,14 +50,14 @@ class Strategy(Value, ABC):
     def search(self, board: Board) -> Requests:
         """Look for the best flow."""
 
-    def least(self, board: Board) -> int:
-        """The least rows that make any sense."""
+    def minimum_rows(self, board: Board) -> int:
+        """Return the least number of rows with which the strategy makes sense."""
         return 2 * board.questions
 
 
 @dataclass(frozen=True)
 class RandomSearch(Strategy):
-    """Flows drawn at random, each asked all questions.
+    """Search that draws flows at random and asks each all questions.
 
     Source: Bergstra and Bengio 2012.
     """
@@ -65,27 +65,28 @@ class RandomSearch(Strategy):
     def search(self, board: Board) -> Requests:
         flows = board.candidates.draw(max(1, int(board.left // board.questions)), board.random)
         yield ScoreRequest(flows, board.questions)
-        return board.ranked(flows, board.questions)[0]
+        return board.rank(flows, board.questions)[0]
 
 
 @dataclass(frozen=True)
 class GridSearch(Strategy):
-    """Every flow, on as many questions as the budget allows for all: on all of them, if it allows that."""
+    """Search that asks every flow as many questions as the budget allows for all, at most all of them."""
 
     def search(self, board: Board) -> Requests:
-        flows = board.candidates.every
-        upto = board.reach(flows, board.left)
-        yield ScoreRequest(flows, upto)
-        return board.ranked(flows, upto)[0]
+        flows = board.candidates.all_flows
+        question_count = board.affordable_questions(flows, board.left)
+        yield ScoreRequest(flows, question_count)
+        return board.rank(flows, question_count)[0]
 
-    def least(self, board: Board) -> int:
-        return len(board.candidates.every)
+    def minimum_rows(self, board: Board) -> int:
+        return len(board.candidates.all_flows)
 
 
 @dataclass(frozen=True)
 class GreedySearch(Strategy):
-    """Place by place in the order of the flow: each candidate of a place with the best of the places before and the
-    default of those after, on all questions. A pair of candidates that are good together and bad alone is never found.
+    """Search place by place in the order of the flow: each candidate of a place is asked all questions, with the best
+    of the places before and the default of those after. It never finds a pair of candidates that are good only
+    together.
 
     Args:
         passes: how often it goes through the places; it ends early where nothing changes.
@@ -105,37 +106,37 @@ class GreedySearch(Strategy):
     def search(self, board: Board) -> Requests:
         current, n = 0, board.questions
         for _ in range(self.passes):
-            before = current
-            for place in self.order(board.candidates):
-                flows = board.candidates.along(current, place)
+            previous = current
+            for place in self.order_places(board.candidates):
+                flows = board.candidates.vary_place(current, place)
                 if len(flows) > 1 and board.cost(flows, n) <= board.left:
                     yield ScoreRequest(flows, n)
-                    current = board.ranked(flows, n, COMBINED[self.combine] if self.combine != "front" else None)[0]
-            if current == before:
+                    current = board.rank(flows, n, COMBINED[self.combine] if self.combine != "front" else None)[0]
+            if current == previous:
                 break
         return current
 
-    def order(self, candidates: Candidates) -> Sequence[str]:
-        """The places by name, as they are gone through."""
+    def order_places(self, candidates: Candidates) -> Sequence[str]:
+        """Return the places by name, in the order of the search."""
         return [*candidates.space.places]
 
-    def least(self, board: Board) -> int:
+    def minimum_rows(self, board: Board) -> int:
         sizes = [len(place.values) for place in board.candidates.space.places.values()]
         return board.questions * min(size for size in sizes if size > 1)
 
 
 @dataclass(frozen=True)
 class ModelsFirst(GreedySearch):
-    """Greedy, where the places with a candidate that asks language models come first: what is chosen for the other
-    places is then chosen for that one."""
+    """Greedy search that begins with the places where a candidate asks language models: what is chosen for the other
+    places is then chosen for that candidate."""
 
-    def order(self, candidates: Candidates) -> Sequence[str]:
-        return sorted(candidates.space.places, key=lambda place: not _asks(candidates, place))
+    def order_places(self, candidates: Candidates) -> Sequence[str]:
+        return sorted(candidates.space.places, key=lambda place: not _asks_model(candidates, place))
 
 
 @dataclass(frozen=True)
 class Halving(Strategy):
-    """All flows, or a share drawn at random, on few questions; the better half on more, until one is left.
+    """Search that asks all flows, or a random share, few questions, and the better half more, until one is left.
 
     Args:
         share: of the flows.
@@ -146,20 +147,20 @@ class Halving(Strategy):
     share: float = 1.0
 
     def search(self, board: Board) -> Requests:
-        every = board.candidates.every
-        flows = board.candidates.draw(max(1, ceil(self.share * len(every))), board.random)
+        all_flows = board.candidates.all_flows
+        flows = board.candidates.draw(max(1, ceil(self.share * len(all_flows))), board.random)
         return (yield from halve(board, flows, board.left))
 
-    def least(self, board: Board) -> int:
-        flows = max(2, ceil(self.share * len(board.candidates.every)))
-        return flows * _rounds(flows)
+    def minimum_rows(self, board: Board) -> int:
+        flows = max(2, ceil(self.share * len(board.candidates.all_flows)))
+        return flows * _count_rounds(flows)
 
 
 @dataclass(frozen=True)
 class HalvingWithNeighbours(Strategy):
-    """The default flow, the best of earlier studies and a draw (`Board.draw`) are halved until few are left. The winner
-    then competes with its neighbours: the flows that need no search beyond its own, and so cost little more, or else
-    the flows that differ in one place. The flows asked most take the rest of the budget.
+    """Search that halves the default flow, the best of earlier studies and a draw (`Board.draw`) until few are left.
+    The winner then competes with its neighbours: the flows that need no search beyond its own, and so cost little more,
+    or else the flows that differ in one place. The flows asked most take the rest of the budget.
 
     Args:
         local: share of the budget for neighbours.
@@ -181,31 +182,33 @@ class HalvingWithNeighbours(Strategy):
 
     def search(self, board: Board) -> Requests:
         rows, candidates = (1 - self.local) * board.left, board.candidates
-        leader = yield from halve(board, self.drawn(board, rows), rows, LAST, self.later)
-        upto = int(board.asked[leader])
-        around = candidates.sharing(leader) or candidates.neighbours(leader)
-        if around and 2 * board.reach([leader, *around], board.left) >= upto:
-            leader = yield from halve(board, [leader, *around], board.left, 2, self.later)
-        return (yield from halve(board, list(dict.fromkeys([leader, *board.finalists(COMPARED)])), board.left))
+        leader = yield from halve(board, self.draw_flows(board, rows), rows, HALVING_END, self.later)
+        question_count = int(board.question_counts[leader])
+        neighbours = candidates.sharing_searches(leader) or candidates.neighbours(leader)
+        # With less than half the questions of the leader, chance would decide between neighbours.
+        if neighbours and 2 * board.affordable_questions([leader, *neighbours], board.left) >= question_count:
+            leader = yield from halve(board, [leader, *neighbours], board.left, 2, self.later)
+        return (yield from halve(board, list(dict.fromkeys([leader, *board.finalists(COMPARED_FLOWS)])), board.left))
 
-    def drawn(self, board: Board, rows: float) -> list[int]:
-        """The flows to begin with: as many as the first round can ask `first` questions."""
-        warm = list(dict.fromkeys([0, *board.prior[:WARM]]))
-        each = rows / (self.first_warm if board.prior else self.first)
-        size = max(LAST, len(warm))
-        while 2 * size * _rounds(2 * size, LAST) <= each:
+    def draw_flows(self, board: Board, rows: float) -> list[int]:
+        """Return the flows to begin with: as many as the first round can ask `first` questions."""
+        warm = list(dict.fromkeys([0, *board.prior[:WARM_FLOWS]]))
+        first_rows = rows / (self.first_warm if board.prior else self.first)
+        size = max(HALVING_END, len(warm))
+        while 2 * size * _count_rounds(2 * size, HALVING_END) <= first_rows:
             size *= 2
-        size = max(size, int(each / _rounds(2 * size, LAST)))
-        size = min(size, max(4 * LAST, ceil(self.share * board.candidates.size)))
+        size = max(size, int(first_rows / _count_rounds(2 * size, HALVING_END)))
+        size = min(size, max(4 * HALVING_END, ceil(self.share * board.candidates.size)))
         return list(dict.fromkeys([*warm, *board.draw(size)]))[:size]
 
-    def least(self, board: Board) -> int:
-        return LAST * FIRST
+    def minimum_rows(self, board: Board) -> int:
+        return HALVING_END * FIRST_QUESTIONS
 
 
 @dataclass(frozen=True)
 class Racing(Strategy):
-    """All flows, and more and more questions: a flow is dropped when it is shown to be worse than the leader.
+    """Search that asks all flows more and more questions: a flow is dropped when it is shown to be worse than the
+    leader.
 
     A flow f is dropped where mean(leader - f) > t · se, with t of Student's distribution at α / looks / (flows - 1), so
     that all looks and all flows together drop the true best with a probability of at most about α. It takes most of
@@ -223,37 +226,38 @@ class Racing(Strategy):
     looks: int = 20
 
     def search(self, board: Board) -> Requests:
-        flows, n = list(board.candidates.every), board.questions
-        for look in range(self.looks):
-            upto = min(n, LEAST + (n - LEAST) * look // (self.looks - 1))
-            if len(flows) == 1 or upto < 2 or board.cost(flows, upto) > board.left:
+        flows, n = list(board.candidates.all_flows), board.questions
+        for step in range(self.looks):
+            question_count = min(n, MINIMUM_QUESTIONS + (n - MINIMUM_QUESTIONS) * step // (self.looks - 1))
+            if len(flows) == 1 or question_count < 2 or board.cost(flows, question_count) > board.left:
                 break
-            yield ScoreRequest(flows, upto)
-            flows = self.kept(board, flows, upto)
+            yield ScoreRequest(flows, question_count)
+            flows = self.drop_worse(board, flows, question_count)
         return flows[0]
 
-    def kept(self, board: Board, flows: Sequence[int], upto: int) -> list[int]:
-        """The flows not shown to be worse on the first questions, the leader first."""
-        ranked = board.ranked(flows, upto)
-        can_run = np.isfinite(board.means(ranked, upto)).tolist()
+    def drop_worse(self, board: Board, flows: Sequence[int], question_count: int) -> list[int]:
+        """Return the flows not shown to be worse on the first questions, the leader first."""
+        ranked = board.rank(flows, question_count)
+        can_run = np.isfinite(board.means(ranked, question_count)).tolist()
+        # If no flow can run, the first one stays, so that the study can report its error.
         flows = [flow for flow, runs in zip(ranked, can_run, strict=True) if runs] or ranked
-        gaps = board.scores[flows[0], :upto] - board.scores[flows, :upto]
-        error = np.nanstd(gaps, axis=1, ddof=1) / sqrt(upto)
-        level = 1 - 2 * self.alpha / self.looks / max(1, len(board.candidates.every) - 1)
-        worse = np.nanmean(gaps, axis=1) > student(level, upto - 1) * error
+        gaps = board.scores[flows[0], :question_count] - board.scores[flows, :question_count]
+        error = np.nanstd(gaps, axis=1, ddof=1) / sqrt(question_count)
+        level = 1 - 2 * self.alpha / self.looks / max(1, len(board.candidates.all_flows) - 1)
+        worse = np.nanmean(gaps, axis=1) > student_t(level, question_count - 1) * error
         return [flow for flow, is_worse in zip(flows, worse.tolist(), strict=True) if not is_worse]
 
-    def least(self, board: Board) -> int:
-        return len(board.candidates.every) * min(LEAST, board.questions)
+    def minimum_rows(self, board: Board) -> int:
+        return len(board.candidates.all_flows) * min(MINIMUM_QUESTIONS, board.questions)
 
 
 def find_best(strategy: Strategy, board: Board, source: ScoreSource) -> int:
-    """The flow that a strategy chooses, asked batch by batch; it is stopped where it would go beyond its budget."""
+    """Run a strategy batch by batch and return the flow that it chooses; raise ValueError if it exceeds its budget."""
     search = strategy.search(board)
     try:
         while True:
             batch = next(search)
-            if board.cost(batch.flows, batch.upto) > board.left:
+            if board.cost(batch.flows, batch.question_count) > board.left:
                 raise ValueError(f"{strategy} asks for {batch!r:.80}, which is more than the {board.left:g} rows left.")
             board.fill(batch, source)
     except StopIteration as end:
@@ -261,25 +265,25 @@ def find_best(strategy: Strategy, board: Board, source: ScoreSource) -> int:
 
 
 def halve(board: Board, flows: Sequence[int], rows: float, last: int = 1, later: float = 1.0) -> Requests:
-    """The best of some flows: each round takes `later` times the rows of the round before, and the better half goes on,
-    until no more than `last` are left."""
-    end, upto, rounds = board.left - rows, 0, _rounds(len(flows), last)
+    """Return the best of some flows: each round takes `later` times the rows of the round before, and the better half
+    goes on, until no more than `last` are left."""
+    end, question_count, rounds = board.left - rows, 0, _count_rounds(len(flows), last)
     for number in range(rounds):
         parts = sum(later**ahead for ahead in range(rounds - number))
-        upto = board.reach(flows, max(0.0, board.left - end) / parts, upto)
-        if not upto:
+        question_count = board.affordable_questions(flows, max(0.0, board.left - end) / parts, question_count)
+        if not question_count:
             break
-        yield ScoreRequest(flows, upto)
-        flows = board.ranked(flows, upto)[: ceil(len(flows) / 2)]
+        yield ScoreRequest(flows, question_count)
+        flows = board.rank(flows, question_count)[: ceil(len(flows) / 2)]
         if len(flows) == 1:
             break
     return flows[0]
 
 
-def _asks(candidates: Candidates, place: str) -> bool:
-    """Whether a candidate of a place asks language models."""
+def _asks_model(candidates: Candidates, place: str) -> bool:
+    """Return whether a candidate of a place asks language models."""
     return any(isinstance(value, Operator) and value.calls() != 0 for value in candidates.space.places[place].values)
 
 
-def _rounds(flows: int, last: int = 1) -> int:
+def _count_rounds(flows: int, last: int = 1) -> int:
     return max(1, ceil(log2(flows / last)))

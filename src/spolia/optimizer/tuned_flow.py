@@ -1,4 +1,4 @@
-"""What a study chose, and how good it is on questions that did not choose it."""
+"""Result of a study: the chosen flow, and how good it is on questions that did not choose it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,24 +12,23 @@ from spolia.core.operator import Operator
 from spolia.evaluation.measures.measure import CostMeasure, Measure
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample
-from spolia.evaluation.statistics.selection import corrected_for_choice, most_lost
+from spolia.evaluation.statistics.selection import bound_loss, correct_for_choice
 from spolia.optimizer.differences import FlowDifferences
 from spolia.optimizer.objectives import Objectives, fronts
 from spolia.optimizer.score_board import Board, Effect, Floats, ScoreRows
 from spolia.types import Query, Usage, Value
 
-FRESH, CORRECTED = "fresh questions", "questions, corrected for the choice"
+ON_FRESH, ON_ALL_CORRECTED = "fresh questions", "questions, corrected for the choice"
 """What a score is measured on."""
 
 
 @dataclass(frozen=True)
 class Finalist(Value):
-    """A flow that was asked most: its score, and by how much it is better than the chosen one, on the questions of the
+    """Flow that was asked most: its score, and by how much it is better than the chosen one, on the questions of the
     report; None where all questions chose, of all but the chosen one. `means` are those of all objectives and limits on
     fresh questions; `on_front`: no finalist is better in one of these and as good in the others. `group`: 1 for the
     flow with the best score and flows that it is not shown to be better than, 2 for the best of the others, and so on.
-    It failed on `failed` of the `asked` questions, which score 0.
-    """
+    It failed on `failed` of the `questions_asked`, which score 0."""
 
     number: int
     point: Point
@@ -42,27 +41,29 @@ class Finalist(Value):
     on_front: bool | None = None
     means: tuple[tuple[str, float], ...] = ()
     group: int | None = None
-    asked: int = 0
+    questions_asked: int = 0
     failed: int = 0
 
     @property
     def mean_cells(self) -> list[tuple[str, str]]:
-        """Each measure with its mean as tables show it: – for a measure without a score."""
+        """Return each measure with its mean as tables show it: – for a measure without a score."""
         return [(name, f"{mean:.4g}" if isfinite(mean) else "–") for name, mean in self.means]
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
-        found: dict[str, Any] = {"choices": dict(self.choices), "point": dict(self.point)}
-        found |= {name: one and one.json() for name, one in (("score", self.score), ("ahead", self.ahead))}
+        """Return the finalist as plain data."""
+        plain: dict[str, Any] = {"choices": dict(self.choices), "point": dict(self.point)}
+        plain |= {
+            name: interval and interval.json() for name, interval in (("score", self.score), ("ahead", self.ahead))
+        }
         means = {name: mean if isfinite(mean) else None for name, mean in self.means}
-        found |= {"means": means, "on_front": self.on_front, "group": self.group}
-        found |= {"asked": self.asked, "failed": self.failed}
-        return found | {"usd": self.usd, "calls": self.calls, "notation": self.notation}
+        plain |= {"means": means, "on_front": self.on_front, "group": self.group}
+        plain |= {"asked": self.questions_asked, "failed": self.failed}
+        return plain | {"usd": self.usd, "calls": self.calls, "notation": self.notation}
 
 
 @dataclass(frozen=True)
 class TunedFlow(Value):
-    """The result of a study.
+    """Result of a study.
 
     Args:
         flow, point: the choice, and where it is in the space.
@@ -90,7 +91,7 @@ class TunedFlow(Value):
     regret_bound: float | None
     finalists: tuple[Finalist, ...]
     flows: int
-    asked: int
+    flows_asked: int
     questions: int
     fresh: int
     rows: int
@@ -106,53 +107,53 @@ class TunedFlow(Value):
 
     @property
     def measure(self) -> str:
-        """The first objective, whose score is reported."""
+        """Return the first objective, whose score is reported."""
         return self.objective.split(", ")[0]
 
     @property
     def has_means(self) -> bool:
-        """Whether finalists have means of several measures."""
+        """Return whether finalists have means of several measures."""
         return len(self.finalists[0].means) > 1
 
     @property
     def has_failed(self) -> bool:
-        """Whether a finalist failed on a question."""
-        return any(one.failed for one in self.finalists)
+        """Return whether a finalist failed on a question."""
+        return any(finalist.failed for finalist in self.finalists)
 
     @property
     def unscored(self) -> str:
-        """Why only the chosen flow has a score; empty where all finalists have one."""
-        if all(one.score is not None for one in self.finalists):
+        """Explain why only the chosen flow has a score; empty where all finalists have one."""
+        if all(finalist.score is not None for finalist in self.finalists):
             return ""
-        more = "a larger budget" if self.is_cut_short else "200 questions or more"
+        advice = "a larger budget" if self.is_cut_short else "200 questions or more"
         return (
             "Only the chosen flow has a score: the other finalists were asked only the questions that chose, on which "
-            f"scores are too good. With {more}, all finalists are scored on fresh questions."
+            f"scores are too good. With {advice}, all finalists are scored on fresh questions."
         )
 
     def _repr_html_(self) -> str:
-        """The finalists and the chosen flow, which a notebook shows."""
-        from spolia.optimizer.report import fragment
+        """Return the finalists and the chosen flow as HTML, which a notebook shows."""
+        from spolia.optimizer.report import render_fragment
 
-        return fragment(self)
+        return render_fragment(self)
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
-        spent = {"rows": self.rows, "calls": self.spent.calls, "usd": self.spent.cost_usd, "share": self.share}
+        """Return the result as plain data."""
+        cost = {"rows": self.rows, "calls": self.spent.calls, "usd": self.spent.cost_usd, "share": self.share}
         best = {"choices": dict(self.finalists[0].choices), "point": dict(self.point), "notation": repr(self.flow)}
-        found: dict[str, Any] = {"best": best}
-        found |= {"score": self.score.json(), "method": self.strategy, "regret_bound": self.regret_bound}
-        found |= {"spent": spent, "objective": self.objective, "scored_on": self.scored_on, "flows": self.flows}
-        found |= {"flows_asked": self.asked, "questions": self.questions, "fresh_questions": self.fresh}
-        found["finalists"] = [one.json() for one in self.finalists]
-        found["unscored"] = self.unscored
-        found["excluded"] = [{"choices": choices, "why": why} for choices, why in self.excluded]
-        return found | {"notes": list(self.notes)}
+        plain: dict[str, Any] = {"best": best}
+        plain |= {"score": self.score.json(), "method": self.strategy, "regret_bound": self.regret_bound}
+        plain |= {"spent": cost, "objective": self.objective, "scored_on": self.scored_on, "flows": self.flows}
+        plain |= {"flows_asked": self.flows_asked, "questions": self.questions, "fresh_questions": self.fresh}
+        plain["finalists"] = [finalist.json() for finalist in self.finalists]
+        plain["unscored"] = self.unscored
+        plain["excluded"] = [{"choices": choices, "why": reason} for choices, reason in self.excluded]
+        return plain | {"notes": list(self.notes)}
 
 
 @dataclass(frozen=True, eq=False)
 class FinalScores:
-    """Scores of the finalists, from which the choice is reported.
+    """Scores of the finalists, by which the reported flow is chosen.
 
     Args:
         flows: the finalists by number, the strategy's choice first.
@@ -166,76 +167,89 @@ class FinalScores:
     seed: int = 0
 
     def report(self) -> tuple[list[Finalist], float | None]:
-        """The finalists, the chosen one first, and how much better any of them may be than that.
+        """Return the finalists, the chosen one first, and how much better any of them may be than that.
 
         Of flows that no difference is shown between, on fresh questions, the cheapest is chosen; with several
         objectives the strategy's choice stays. Flows beyond the limits, on the questions that chose, are no rivals.
         """
         if self.scores is None:
-            chosen, *others = self.flows
-            return [self._finalist(chosen, self._corrected()), *map(self._finalist, others)], None
-        every = self.scores.values
-        table = every[:, :, 0].T
-        sample = Sample(self._written(table), range=self.measure.range, seed=self.seed)
+            chosen, *other_flows = self.flows
+            return [self._finalist(chosen, self._correct_for_choice()), *map(self._finalist, other_flows)], None
+        values = self.scores.values
+        table = values[:, :, 0].T
+        sample = Sample(self._restore_signs(table), range=self.measure.range, seed=self.seed)
         price = [self.board.price(flow) for flow in self.flows]
         excess = self.board.excess(self.flows)
-        rivals = [at for at in range(len(self.flows)) if excess[at] <= excess[0]]
+        rivals = [index for index in range(len(self.flows)) if excess[index] <= excess[0]]
         several = len(self.objectives.best) > 1
-        tied = [at for at in rivals if not at or (not several and self._ahead(sample, 0, at).low <= 0)]
-        best = min(tied, key=lambda at: (price[at], at))
-        ahead = [self._ahead(sample, at, best) for at in range(len(self.flows))]
-        order = sorted(range(len(self.flows)), key=lambda at: (at != best, -ahead[at].mean))
-        # A measure may have no score on any question, as a judge whose verdicts cannot be read: its mean is NaN.
-        means = np.ma.masked_invalid(every).mean(axis=1).filled(np.nan)
-        first = fronts(self.objectives.blurred(means)) == 0
-        told, groups = self._told(means), self._groups(sample, means[:, 0])
-        found = [
-            self._finalist(self.flows[at], sample.interval(at), ahead[at], bool(first[at]), told[at], groups[at])
-            for at in order
+        tied = [
+            index for index in rivals if not index or (not several and self._measure_lead(sample, 0, index).low <= 0)
         ]
-        known = table[~np.isnan(table).any(axis=1)][:, rivals]
-        return found, None if several else most_lost(known, rivals.index(best), seed=self.seed)
+        best = min(tied, key=lambda index: (price[index], index))
+        ahead = [self._measure_lead(sample, index, best) for index in range(len(self.flows))]
+        order = sorted(range(len(self.flows)), key=lambda index: (index != best, -ahead[index].mean))
+        # A measure may have no score on any question, as a judge whose verdicts cannot be read: its mean is NaN.
+        means = np.ma.masked_invalid(values).mean(axis=1).filled(np.nan)
+        first = fronts(self.objectives.blur(means)) == 0
+        named_means, groups = self._name_means(means), self._group_ties(sample, means[:, 0])
+        finalists = [
+            self._finalist(
+                self.flows[index],
+                sample.interval(index),
+                ahead[index],
+                bool(first[index]),
+                named_means[index],
+                groups[index],
+            )
+            for index in order
+        ]
+        complete_rows = table[~np.isnan(table).any(axis=1)][:, rivals]
+        return finalists, None if several else bound_loss(complete_rows, rivals.index(best), seed=self.seed)
 
-    def _groups(self, sample: Sample, means: Floats) -> dict[int, int]:
-        """By finalist, the number of its group of ties."""
-        left, found, number = sorted(range(len(self.flows)), key=lambda at: -means[at]), dict[int, int](), 0
-        while left:
+    def _group_ties(self, sample: Sample, means: Floats) -> dict[int, int]:
+        """Return by finalist the number of its group of ties."""
+        open_rows, groups, number = sorted(range(len(self.flows)), key=lambda index: -means[index]), dict[int, int](), 0
+        while open_rows:
             number += 1
-            tied = [at for at in left if self._ahead(sample, left[0], at).low <= 0]
-            found |= dict.fromkeys(tied, number)
-            left = [at for at in left if at not in tied]
-        return found
+            tied = [index for index in open_rows if self._measure_lead(sample, open_rows[0], index).low <= 0]
+            groups |= dict.fromkeys(tied, number)
+            open_rows = [index for index in open_rows if index not in tied]
+        return groups
 
     @property
     def measure(self) -> Measure | CostMeasure:
-        """The first objective, whose score is reported."""
+        """Return the first objective, whose score is reported."""
         return self.objectives.best[0]
 
-    def _told(self, means: Floats) -> list[tuple[tuple[str, float], ...]]:
-        """Means of all measures by name, as they are written."""
+    def _name_means(self, means: Floats) -> list[tuple[tuple[str, float], ...]]:
+        """Return the means of all measures, by notation."""
         names = [*map(str, self.objectives.measures)]
         return [tuple(zip(names, row, strict=True)) for row in (self.objectives.signs * means + 0.0).tolist()]
 
-    def _corrected(self) -> Interval:
-        """The score of the choice on all questions: only flows compete that were asked at least half of them, and are
-        not further beyond the limits."""
-        asked, upto = self.board.asked, self.board.asked[self.flows[0]]
-        (compared,) = np.nonzero(asked * 2 >= upto)
+    def _correct_for_choice(self) -> Interval:
+        """Return the score of the choice on all questions, corrected for the choice: only flows compete that were asked
+        at least half of them, and are not further beyond the limits."""
+        counts, question_count = self.board.question_counts, self.board.question_counts[self.flows[0]]
+        (compared,) = np.nonzero(counts * 2 >= question_count)
         compared = compared[self.board.excess(compared.tolist()) <= self.board.excess(self.flows[:1])]
-        table = self.board.scores[compared, :upto]
+        table = self.board.scores[compared, :question_count]
         low, high = self.measure.range
-        found = corrected_for_choice(table[np.isfinite(table).any(axis=1)].T, width=high - low, seed=self.seed)
-        found = found.but(mean=-found.mean, low=-found.high, high=-found.low) if self.measure.lower_is_better else found
-        return found.within(low, high)
+        interval = correct_for_choice(table[np.isfinite(table).any(axis=1)].T, width=high - low, seed=self.seed)
+        interval = (
+            interval.but(mean=-interval.mean, low=-interval.high, high=-interval.low)
+            if self.measure.lower_is_better
+            else interval
+        )
+        return interval.clip(low, high)
 
-    def _ahead(self, sample: Sample, ours: int, theirs: int) -> Interval:
-        """By how much one is better than another."""
+    def _measure_lead(self, sample: Sample, ours: int, theirs: int) -> Interval:
+        """Return by how much one finalist is better than another."""
         if ours == theirs:
             return Interval(0.0, 0.0, 0.0, len(sample.scores))
-        found = sample.difference(ours, theirs).widened(self.measure.resolution)
-        return found.reversed if self.measure.lower_is_better else found
+        interval = sample.difference(ours, theirs).widen(self.measure.resolution)
+        return interval.reversed if self.measure.lower_is_better else interval
 
-    def _written(self, table: Floats) -> Floats:
+    def _restore_signs(self, table: Floats) -> Floats:
         return -table if self.measure.lower_is_better else table
 
     def _finalist(

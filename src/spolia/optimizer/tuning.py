@@ -1,4 +1,4 @@
-"""The best flow of a space on your own questions: chosen on some of them, reported on others."""
+"""Choice of the best flow of a space on your own questions: some of them choose, others report."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,16 +8,16 @@ from spolia.core.combinators.space import Point
 from spolia.core.operator import Operator
 from spolia.errors import DataError
 from spolia.evaluation.data.usage_log import UsageLog
-from spolia.evaluation.experiment.flows import opened
+from spolia.evaluation.experiment.flows import open_stores
 from spolia.evaluation.experiment.score_store import ScoreStore
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.optimizer.budget import TuningBudget
 from spolia.optimizer.earlier_studies import EarlierStudies
 from spolia.optimizer.objectives import Limit
 from spolia.optimizer.plan import TuningPlan
-from spolia.optimizer.progress import Told
+from spolia.optimizer.progress import StudyCallback
 from spolia.optimizer.strategies import Strategy
-from spolia.optimizer.study import SCORES, STUDY, Study, refuse_another
+from spolia.optimizer.study import SCORES, STUDY, Study, refuse_other_study
 from spolia.optimizer.sweeps import SweepExecutor
 from spolia.optimizer.tuned_flow import TunedFlow
 from spolia.run import Run
@@ -42,7 +42,7 @@ def tune(
     under: Sequence[str | Limit] = (),
     combine: str = "front",
     earlier: EarlierStudies | None = None,
-    told: Told = lambda progress: None,
+    on_progress: StudyCallback = lambda progress: None,
     executor: SweepExecutor | None = None,
 ) -> TunedFlow:
     """Choose the best flow of a space, and report it on questions that did not choose.
@@ -70,7 +70,7 @@ def tune(
         combine: how several objectives are one: `front` for the knee, or AutoRAG's `mean`, `rank`, `normalize_mean`.
         earlier: studies of other questions: the search begins with what was best there, after `prior`, and the record
             of this one is added.
-        told: called with how far the study is when more scores are there, by several threads.
+        on_progress: called with how far the study is when more scores are there, by several threads.
         executor: computes searches that ask no model, such as `SweepProcesses(4)`: the result is the same.
 
     Raises:
@@ -85,23 +85,26 @@ def tune(
     ...     return Ranking(query, tuple(Hit(Node(one, one), 1.0) for one in passages))
     >>> questions = [Item(f"q{number}", f"{number}?", gold=(("q",),)) for number in range(40)]
     >>> found = tune(first_of.vary("order", passages=["pq", "qp", "p"]), questions, "MRR")
-    >>> found.point, found.score.mean, found.rows
+    >>> found.point, found.write_scores.mean, found.number_rows
     ({'order': 1}, 1.0, 120)
     """
-    how: dict[str, Any] = {"seed": seed, "under": under, "combine": combine}
-    plan = TuningPlan.of(flow, items, objective, budget=budget, strategy=strategy, **how)
-    timed = plan.objectives.are_timed
-    run = run if run is not None else Run(share=False if timed else SHARED_BYTES)
-    if timed and (run.results is not None or run.cache is not None):
+    options: dict[str, Any] = {"seed": seed, "under": under, "combine": combine}
+    plan = TuningPlan.from_space(flow, items, objective, budget=budget, strategy=strategy, **options)
+    is_timed = plan.objectives.are_timed
+    # Timed flows must take their own time, so they share no steps.
+    run = run if run is not None else Run(share=False if is_timed else SHARED_BYTES)
+    if is_timed and (run.results is not None or run.cache is not None):
         raise DataError(
             "Flows that share steps or a cache do not take their own time. Write run=Run(), or leave Seconds out."
         )
     with run:
-        opened([flow])  # groups that are not there yet are built first: the study then reads what it read before
+        open_stores([flow])  # groups that are not there yet are built first: the study then reads what it read before
     folder = None if path is None else Path(path)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with ScoreStore(None if folder is None else folder / SCORES) as store:
         if folder is not None:
-            refuse_another(folder / STUDY, flow, plan)
-        return Study(plan, run, folder, store, degraded, told, executor).tuned(prior, usage_log or UsageLog(), earlier)
+            refuse_other_study(folder / STUDY, flow, plan)
+        return Study(plan, run, folder, store, degraded, on_progress, executor).tune(
+            prior, usage_log or UsageLog(), earlier
+        )

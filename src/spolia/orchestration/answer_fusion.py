@@ -13,7 +13,7 @@ from spolia.models.parsers import NOTHING, Text
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Brief, Role, replies
-from spolia.models.prompting.template import shortened
+from spolia.models.prompting.template import shorten
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Citation, Failure, Ranking
 
@@ -128,7 +128,7 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
         evidence = evidence_of(said)
         question = evidence.query.question if evidence is not None else ""
         texts, cited = together(said)
-        brief = Brief.of(question=question, answers=tuple(self._short(texts, question)))
+        brief = Brief.from_texts(question=question, answers=tuple(self._short(texts, question)))
         (reply,) = replies(Ask(self.llm, self.role, self.max_tokens), [brief])
         if isinstance(reply, Failure) or reply == NOTHING:
             return said[0]
@@ -143,8 +143,8 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
     def _short(self, texts: Sequence[str], question: str) -> list[str]:
         """The texts, with long ones shortened, or cut if that fails."""
         long = [text for text in texts if len(text) > self.characters]
-        briefs = [Brief.of(question=question, answer=shortened(text, 10 * self.characters)) for text in long]
+        briefs = [Brief.from_texts(question=question, answer=shorten(text, 10 * self.characters)) for text in long]
         told = replies(Ask(self.llm, self.shorten, self.max_tokens), briefs)
         made = zip(long, told, strict=True)
         short = {text: one for text, one in made if not isinstance(one, Failure) and one != NOTHING}
-        return [shortened(short.get(text, text), self.characters) for text in texts]
+        return [shorten(short.get(text, text), self.characters) for text in texts]

@@ -9,7 +9,7 @@ from spolia.core.run_context import degrade
 from spolia.core.type_compatibility import fits, name_of, refuse_counts, refuse_numbers
 from spolia.core.validation import declared_fields
 from spolia.errors import ModelRejected, WiringError
-from spolia.models.judge import unless_away
+from spolia.models.judge import ask_judge
 from spolia.models.parsers import OneOf
 from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.protocols import LanguageModel, Scorer
@@ -194,7 +194,7 @@ class Classified(Operator[Chain, Verdict]):
 
     def apply(self, value: Chain, /) -> Verdict:
         chain = [value.written(self.characters)]
-        scores = unless_away(lambda: self.classifier.scores(value.query.question, chain), "the chain goes on")
+        scores = ask_judge(lambda: self.classifier.scores(value.query.question, chain), "the chain goes on")
         if scores is None:
             return Verdict(False, "sufficient")
         (score,) = scores
@@ -253,7 +253,7 @@ class Sufficient(Operator[Ranking, Verdict]):
         if not value.hits:
             return Verdict(False, "sufficient")
         shown = tuple(node.shown_text[: self.characters] for node in value.cut(self.passages).nodes)
-        label = self._ask(Brief.of(value.query.sample, question=value.query.question, passages=shown))
+        label = self._ask(Brief.from_texts(value.query.sample, question=value.query.question, passages=shown))
         return Verdict(label == "sufficient", "sufficient")
 
     @property

@@ -69,7 +69,7 @@ class ByLabel(Operator[Query, str]):
 
     def apply(self, value: Query, /) -> str:
         described = Setting("\n".join(f"- {name}: {what}" for name, what in self.arms))
-        found: str = self._ask(Brief.of(value.sample, question=value.text, arms=described))
+        found: str = self._ask(Brief.from_texts(value.sample, question=value.text, arms=described))
         return found
 
     @property
@@ -130,7 +130,7 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
 
     def reads(self, value: Query, /) -> Prompt:
         options = Setting("\n".join(f"- {tokens[0]}" for _, tokens in self.arms))
-        return Prompt(self.template(value.text).filled({"question": value.text, "options": options}))
+        return Prompt(self.template(value.text).fill({"question": value.text, "options": options}))
 
     def gives(self, taken: Any, /) -> Any:
         super().gives(taken)

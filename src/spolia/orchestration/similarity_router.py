@@ -12,7 +12,7 @@ from spolia.core.type_compatibility import refuse_numbers
 from spolia.deferred import numpy as np
 from spolia.errors import WeightsError, WiringError
 from spolia.filters import Condition
-from spolia.models.protocols import Embedder, embedded, refuse_no_embedder
+from spolia.models.protocols import Embedder, embed_checked, refuse_no_embedder
 from spolia.models.text_classifier import TrainedClassifier
 from spolia.types import ArmScores, Query, kept
 
@@ -160,7 +160,7 @@ class ByMeaning(Operator[Query, ArmScores]):
         return ArmScores.of({arm: weight / math.fsum(weights.values()) for arm, weight in weights.items()})
 
     def _cosines(self, query: Query) -> dict[str, float]:
-        vector = query.vector if query.vector is not None else embedded(self.embedder, (query.text,), "query")[0]
+        vector = query.vector if query.vector is not None else embed_checked(self.embedder, (query.text,), "query")[0]
         asked = np.asarray(vector, dtype=float)
         length = float(np.linalg.norm(asked)) or 1.0
         found = {}
@@ -171,7 +171,7 @@ class ByMeaning(Operator[Query, ArmScores]):
     @kept
     def _described(self) -> dict[str, "Vectors"]:
         """The vectors of the descriptions, embedded once."""
-        return {arm: embedded(self.embedder, texts, "passage") for arm, texts in self.arms}
+        return {arm: embed_checked(self.embedder, texts, "passage") for arm, texts in self.arms}
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class ByClassifier(Operator[Query, ArmScores]):
 
     >>> from spolia.models import TrainedWeights
     >>> router = ByClassifier(TrainedClassifier("router", TrainedWeights("my-router")), ("none", "one", "several"))
-    >>> router.classifier.name
+    >>> router.classifier.register
     'router@none'
     """
 

@@ -15,7 +15,7 @@ from spolia.core.sentences import sentences
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
 from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
-from spolia.models.protocols import Embedder, Scorer, ScoresContinuations, embedded
+from spolia.models.protocols import Embedder, Scorer, ScoresContinuations, embed_checked
 from spolia.post_retrieval.context_window import is_cut, showing
 from spolia.post_retrieval.selection import ALMOST, best_share, reaching
 from spolia.stores.lexical.analysis import Analyzer
@@ -109,7 +109,7 @@ class LLMLingua(Operator[Ranking, Ranking]):
     >>> from spolia.types import Node, Query
     >>> found = Ranking(Query("?"), (Hit(Node("a", "So it is that Nokia employed Olsen"), 1.0),))
     >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:  # each character costs 0.5, so long words tell more
-    ...     LLMLingua(CompletionModel("any", server.url))(found).nodes[0].text
+    ...     LLMLingua(CompletionModel("any", server.url))(found).make_nodes[0].text
     'Nokia employed Olsen'
     """
 
@@ -136,7 +136,7 @@ class LLMLingua(Operator[Ranking, Ranking]):
     def _compressed(self, text: str) -> str:
         kept, seen, stayed = "", 0, 0
         for segment in segments(text.strip(), self.segment):
-            (told,) = surprises(self.llm, [Continuation.of(segment, kept)])
+            (told,) = surprises(self.llm, [Continuation.from_texts(segment, kept)])
             seen += len(told)
             count = max(1, math.floor(self.rate * seen + ALMOST)) - stayed  # what one rounds off, the next one has
             stayed += min(count, len(told))
@@ -182,7 +182,7 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
     >>> from spolia.types import Node, Query
     >>> found = Ranking(Query("Who?"), (Hit(Node("a", "Nokia employed Olsen in Salo"), 1.0),))
     >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:  # which finds nothing more likely after the question
-    ...     LongLLMLingua(CompletionModel("any", server.url), target_tokens=3)(found).nodes[0].text
+    ...     LongLLMLingua(CompletionModel("any", server.url), target_tokens=3)(found).make_nodes[0].text
     'Nokia employed Olsen'
     """
 
@@ -203,8 +203,8 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
         if not hits:
             return value
         texts = [hit.node.text[: self.characters] for hit in hits]
-        alone = surprises(self.llm, [Continuation.of(text) for text in texts])
-        asked = surprises(self.llm, [Continuation.of(text, value.query.question) for text in texts])
+        alone = surprises(self.llm, [Continuation.from_texts(text) for text in texts])
+        asked = surprises(self.llm, [Continuation.from_texts(text, value.query.question) for text in texts])
         counts = shares([len(told) for told in alone], self.target_tokens, self.spread)
         found: list[Hit] = []
         for hit, text, before, after, count in zip(hits, texts, alone, asked, counts, strict=True):
@@ -218,7 +218,7 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
 
     def _ordered(self, hits: Sequence[Hit], question: str) -> list[Hit]:
         said = f"{question} {RESTRICTED}"
-        found = surprises(self.llm, [Continuation.of(said, hit.node.text[: self.characters]) for hit in hits])
+        found = surprises(self.llm, [Continuation.from_texts(said, hit.node.text[: self.characters]) for hit in hits])
         scores = [-math.fsum(one.nats for one in told) / max(1, len(told)) for told in found]
         scored = [hit.but(score=score) for hit, score in zip(hits, scores, strict=True)]
         return sorted(scored, key=lambda hit: -hit.score)
@@ -300,8 +300,8 @@ class Extractive(Operator[Ranking, Ranking]):
         if self.scorer is not None:
             return self.scorer.scores(question, texts)
         if self.embedder is not None:
-            (asked,) = embedded(self.embedder, [question], "query")
-            return [float(vector @ asked) for vector in embedded(self.embedder, texts, "passage")]
+            (asked,) = embed_checked(self.embedder, [question], "query")
+            return [float(vector @ asked) for vector in embed_checked(self.embedder, texts, "passage")]
         terms = frozenset(self.analyzer.terms(question))
         return [len(terms.intersection(self.analyzer.terms(text))) / (len(terms) or 1) for text in texts]
 
@@ -371,7 +371,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
     >>> from spolia.types import Node, Query
     >>> found = Ranking(Query("?"), (Hit(Node("a", "So it is. Nokia employed Olsen."), 1.0),))
     >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:  # each character costs 0.5, so long words tell more
-    ...     SelectiveContext(CompletionModel("any", server.url), ratio=0.5)(found).nodes[0].text
+    ...     SelectiveContext(CompletionModel("any", server.url), ratio=0.5)(found).make_nodes[0].text
     'Nokia employed Olsen.'
     """
 
@@ -388,7 +388,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
         spans = [[(at, *span) for span in _sentences(hit.node.text)] for at, hit in enumerate(value.hits)]
         asked = [place for places in spans for place in places]
         texts = [value.hits[at].node.text[start:end] for at, start, end in asked]
-        found = surprises(self.llm, [Continuation.of(text) for text in texts])
+        found = surprises(self.llm, [Continuation.from_texts(text) for text in texts])
         units = [
             (at, start + first, start + last, nats)
             for (at, start, _), text, told in zip(asked, texts, found, strict=True)

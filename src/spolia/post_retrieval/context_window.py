@@ -13,7 +13,7 @@ from spolia.filters import narrowed
 from spolia.ranking.fusion import falling
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus, refuse_no_group
 from spolia.stores.definition import DOCUMENT
-from spolia.stores.snapshot.lineage import by_lineage, by_place, passing
+from spolia.stores.snapshot.lineage import filter_nodes, related_by_lineage, related_by_place
 from spolia.types import Document, Filter, Hit, Node, Ranking, Span
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def beside(
     """
     if node.number < 1:  # nobody knows where it stands
         return [node]
-    around = snapshot.numbered(node.document, node.group, node.number - before, node.number + after, access)
-    there = {found.number: found for found in passing(snapshot, around, access, filter)} | {node.number: node}
+    around = snapshot.numbered_nodes(node.document, node.group, node.number - before, node.number + after, access)
+    there = {found.number: found for found in filter_nodes(snapshot, around, access, filter)} | {node.number: node}
     first = last = node.number
     while first - 1 in there:
         first -= 1
@@ -52,7 +52,7 @@ def refuse_nothing(op: Operator[Any, Any], *names: str) -> None:
 def runs(nodes: Sequence[Node]) -> list[list[Node]]:
     """Nodes of one document and group as runs without a gap, each node once.
 
-    >>> [[node.number for node in run] for run in runs([Node(str(n), "", number=n) for n in (4, 1, 2, 5, 2)])]
+    >>> [[node.number_prompt for node in run] for run in runs([Node(str(n), "", number=n) for n in (4, 1, 2, 5, 2)])]
     [[1, 2], [4, 5]]
     """
     found: list[list[Node]] = []
@@ -306,7 +306,7 @@ class Mapped(Operator[Ranking, Ranking]):
         refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:
-        way = by_lineage if self.by == "lineage" else by_place
+        way = related_by_lineage if self.by == "lineage" else related_by_place
         snapshot, who = self._snapshot(), access()
         related = way(snapshot, value.nodes, self.target.name, who)
         if value.hits and not any(related):
@@ -323,11 +323,11 @@ class Mapped(Operator[Ranking, Ranking]):
     def _allowed(self, snapshot: "Snapshot", found: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
         """Ids of what the filters let be shown."""
         who, groups = access(), {hit.node.group for hit in value.hits}
-        below = {group for group in groups if self.target.name in snapshot.above(group)}
+        below = {group for group in groups if self.target.name in snapshot.lineage_of(group)}
         around = {node.id: node for hit, node in found if hit.node.group in below}
         beside = {node.id: node for _, node in found if node.id not in around}
-        shown = passing(snapshot, list(around.values()), who, narrowing())
-        shown += passing(snapshot, list(beside.values()), who, narrowed(value.query.filter, narrowing()))
+        shown = filter_nodes(snapshot, list(around.values()), who, narrowing())
+        shown += filter_nodes(snapshot, list(beside.values()), who, narrowed(value.query.filter, narrowing()))
         return {node.id for node in shown}
 
 

@@ -11,7 +11,7 @@ from spolia.core.run_context import access
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.deferred import numpy as np
 from spolia.errors import WiringError
-from spolia.models.protocols import Embedder, embedded, refuse_no_embedder
+from spolia.models.protocols import Embedder, embed_checked, refuse_no_embedder
 from spolia.ranking.scalings import min_max
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.lexical.analysis import Analyzer
@@ -83,26 +83,26 @@ def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) ->
         vectors[places], stored[places] = found, True
     lacking = np.flatnonzero(~stored)
     if len(lacking):
-        vectors[lacking] = embedded(embedder, [nodes[at].indexed_text for at in lacking], "passage")
+        vectors[lacking] = embed_checked(embedder, [nodes[at].indexed_text for at in lacking], "passage")
     return ByVectors(_asked(ranking.query, embedder), vectors)
 
 
 def _asked(query: Query, embedder: Embedder) -> Vectors:
     if query.vector is not None and len(query.vector) == embedder.dimension:
         return np.array(query.vector, dtype=np.float32)
-    found: Vectors = embedded(embedder, [query.question], "query")[0]
+    found: Vectors = embed_checked(embedder, [query.question], "query")[0]
     return found
 
 
 def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tuple[list[int], Vectors]:
     """Places of the nodes whose vectors a store has, and float32[places, d] these."""
     snapshot = group.snapshot()
-    how = snapshot.manifest(group.name).embedded(embedder.name)
+    how = snapshot.manifest(group.name).find_embedding(embedder.name)
     if how is None:
         return [], np.zeros((0, embedder.dimension), np.float32)
     refuse_other_embedder(how, group.name, embedder)
     keys = snapshot.keys_of({node.id for node in nodes if node.group == group.name})
-    there = snapshot.allowed(group.name, access()).only(keys.values())
+    there = snapshot.allowed(group.name, access()).restrict_to(keys.values())
     row = {key: at for at, key in enumerate(there.keys[there.positions()].tolist())}
     rows = [(at, row[keys[node.id]]) for at, node in enumerate(nodes) if keys.get(node.id) in row]
     found = snapshot.vectors(group.name, embedder.name, there)
@@ -142,7 +142,7 @@ class MMR(Operator[Ranking, Ranking]):
     >>> from spolia.types import Hit, Node, Query
     >>> texts = {"a": "red stones", "b": "red stones", "c": "blue sea"}
     >>> found = Ranking(Query("red"), tuple(Hit(Node(id, text), 1.0) for id, text in texts.items()))
-    >>> [(hit.node.id, hit.score) for hit in MMR()(found)]
+    >>> [(hit.node.id, hit.write_scores) for hit in MMR()(found)]
     [('a', 0.5), ('c', 0.5), ('b', 0.0)]
     """
 

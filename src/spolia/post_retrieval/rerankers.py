@@ -13,11 +13,11 @@ from spolia.core.run_context import access, degrade, note
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable, WiringError
 from spolia.models.parsers import Order, YesNo
-from spolia.models.parsers.numbers import completed
+from spolia.models.parsers.numbers import complete_order
 from spolia.models.prompting import template
 from spolia.models.prompting.likelihood import Continuation, FirstTokens, Likelihood
 from spolia.models.prompting.role import Ask, Brief, Prompted, Role, replies
-from spolia.models.prompting.template import shortened
+from spolia.models.prompting.template import shorten
 from spolia.models.protocols import (
     ForetellsTokens,
     ImageScorer,
@@ -161,7 +161,7 @@ class AskedOfEach(Prompted, Judging):
 
     def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
         shown = self.template(question)
-        prompts = [Prompt(shown.filled({"question": question, "passage": text[: self.characters]})) for text in texts]
+        prompts = [Prompt(shown.fill({"question": question, "passage": text[: self.characters]})) for text in texts]
         if long := sum(len(text) > self.characters for text in texts):
             note(f"{type(self).__name__} is shown the first {self.characters} characters of {long} hits.")
         return [self.score(tokens) for tokens in successes(self.told(prompts, question))]
@@ -189,7 +189,7 @@ class CrossEncoder(Judging):
     >>> from spolia.testing import OpenAIServer
     >>> found = Ranking(Query("red stones"), (Hit(Node("a", "a blue sea"), 2.0), Hit(Node("b", "red stones"), 1.0)))
     >>> with OpenAIServer() as server:
-    ...     [(hit.node.id, hit.score) for hit in CrossEncoder(RerankModel("any", server.url))(found)]
+    ...     [(hit.node.id, hit.write_scores) for hit in CrossEncoder(RerankModel("any", server.url))(found)]
     [('b', 1.0), ('a', 0.0)]
     """
 
@@ -255,7 +255,7 @@ class ColBERT(Judging):
     >>> from spolia.testing.hash_embedder import HashingTokens
     >>> from spolia.types import Hit, Node, Query, Ranking
     >>> found = Ranking(Query("red stones"), (Hit(Node("a", "a red sea"), 2.0), Hit(Node("b", "red stones"), 1.0)))
-    >>> [(hit.node.id, round(hit.score, 6)) for hit in ColBERT(HashingTokens(256))(found)][0]
+    >>> [(hit.node.id, round(hit.write_scores, 6)) for hit in ColBERT(HashingTokens(256))(found)][0]
     ('b', 2.0)
     """
 
@@ -302,7 +302,7 @@ class MonoT5(AskedOfEach):
     >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Nokia employed Olsen."), 1.0),))
     >>> with OpenAIServer(ServedReply("true false", logprob=-0.5)) as server:
     ...     (hit,) = MonoT5(CompletionModel("any", server.url))(found).hits
-    >>> round(hit.score, 3)  # of log-probabilities -0.5 and -1.0
+    >>> round(hit.write_scores, 3)  # of log-probabilities -0.5 and -1.0
     0.622
     """
 
@@ -372,7 +372,7 @@ class UPR(AskedOfEach):
     >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Nokia employed Olsen."), 1.0),))
     >>> with OpenAIServer(ServedReply(logprob=-0.1)) as server:
     ...     (hit,) = UPR(CompletionModel("any", server.url))(found).hits
-    >>> round(hit.score, 6)  # here each character of the question costs 0.1, and so does the blank before it
+    >>> round(hit.write_scores, 6)  # here each character of the question costs 0.1, and so does the blank before it
     -2.0
     """
 
@@ -422,7 +422,7 @@ class RankGPT(Judging):
 
     >>> from spolia import Hit, Node, Query, Ranking, ScriptedModel
     >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"Text {id}."), 1.0) for id in "abc"))
-    >>> [(hit.node.id, hit.score) for hit in RankGPT(ScriptedModel(("[3] > [1]",)), top_k=2)(found)]
+    >>> [(hit.node.id, hit.write_scores) for hit in RankGPT(ScriptedModel(("[3] > [1]",)), top_k=2)(found)]
     [('c', 1.0), ('a', 0.5)]
     """
 
@@ -466,7 +466,7 @@ class RankGPT(Judging):
         passages = [texts[at][: self.characters] for at in shown]
         ask = Ask(self.llm, self.role, self.max_tokens)
         numbers = ask.reply(question=question, passages=tuple(passages), count=str(len(passages)))
-        return [number - 1 for number in completed(numbers, len(passages))]
+        return [number - 1 for number in complete_order(numbers, len(passages))]
 
 
 def starts(count: int, window: int, step: int) -> list[int]:
@@ -521,7 +521,8 @@ class Critique(Operator[Ranking, Ranking]):
     def apply(self, value: Ranking, /) -> Ranking:
         question = value.query.question
         briefs = [
-            Brief.of(question=question, passage=shortened(node.shown_text, self.characters)) for node in value.nodes
+            Brief.from_texts(question=question, passage=shorten(node.shown_text, self.characters))
+            for node in value.nodes
         ]
         verdicts = replies(Ask(self.llm, self.role, self.max_tokens), briefs)
         kept = tuple(hit for hit, said in zip(value.hits, verdicts, strict=True) if said is not False)

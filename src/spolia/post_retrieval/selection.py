@@ -9,8 +9,8 @@ from spolia.core.operator import Operator
 from spolia.core.sweepable import Rearrangement, Swept
 from spolia.core.type_compatibility import refuse_counts, refuse_numbers
 from spolia.errors import WiringError
-from spolia.models.protocols import Embedder, embedded
-from spolia.stores.lexical.analysis import holds, words
+from spolia.models.protocols import Embedder, embed_checked
+from spolia.stores.lexical.analysis import contains_phrase, phrase_words
 from spolia.types import Node, Ranking
 
 ALMOST = 1e-9
@@ -46,8 +46,8 @@ def cosines(found: Swept, embedder: Embedder) -> list[float]:
     """cos(query, hit) of each hit, by what is indexed of it; ModelError if the embedder gives no vectors."""
     if not (nodes := found.nodes):
         return []
-    (query,) = embedded(embedder, [found.query.text], "query")
-    vectors = embedded(embedder, [node.indexed_text for node in nodes], "passage")
+    (query,) = embed_checked(embedder, [found.query.text], "query")
+    vectors = embed_checked(embedder, [node.indexed_text for node in nodes], "passage")
     return [float(vector @ query) for vector in vectors]
 
 
@@ -71,7 +71,7 @@ class Threshold(Rearrangement):
 
     >>> from spolia.types import Hit, Node, Query
     >>> found = Ranking(Query("?"), tuple(Hit(Node(str(s), ""), s) for s in (0.9, 0.5, 0.4)))
-    >>> [hit.score for hit in Threshold(0.5)(found)], [hit.score for hit in Threshold(2.0)(found)]
+    >>> [hit.write_scores for hit in Threshold(0.5)(found)], [hit.write_scores for hit in Threshold(2.0)(found)]
     ([0.9, 0.5], [0.9])
     """
 
@@ -97,7 +97,7 @@ class Percentile(Rearrangement):
 
     >>> from spolia.types import Hit, Node, Query
     >>> found = Ranking(Query("?"), tuple(Hit(Node(str(s), ""), s) for s in (0.9, 0.5, 0.4, 0.3, 0.2)))
-    >>> [hit.score for hit in Percentile(0.5)(found)]
+    >>> [hit.write_scores for hit in Percentile(0.5)(found)]
     [0.9, 0.5]
     """
 
@@ -252,7 +252,7 @@ class KeywordFilter(Operator[Ranking, Ranking]):
 
     def __post_init__(self) -> None:
         for keyword in (*self.required, *self.excluded):
-            if not words(keyword):
+            if not phrase_words(keyword):
                 raise WiringError(f"The keyword {keyword!r} has neither letters nor digits. Write a word, or several.")
 
     def apply(self, value: Ranking, /) -> Ranking:
@@ -260,4 +260,6 @@ class KeywordFilter(Operator[Ranking, Ranking]):
 
     def _keeps(self, node: Node) -> bool:
         text = node.shown_text
-        return all(holds(text, word) for word in self.required) and not any(holds(text, w) for w in self.excluded)
+        return all(contains_phrase(text, word) for word in self.required) and not any(
+            contains_phrase(text, w) for w in self.excluded
+        )

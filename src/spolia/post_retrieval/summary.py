@@ -8,7 +8,7 @@ from spolia.core.operator import Operator
 from spolia.core.type_compatibility import refuse_counts
 from spolia.models.parsers import NOTHING, Text
 from spolia.models.prompting.role import Ask, Brief, Role, replies
-from spolia.models.prompting.template import shortened
+from spolia.models.prompting.template import shorten
 from spolia.models.protocols import LanguageModel
 from spolia.types import Failure, Hit, Node, Ranking
 
@@ -17,7 +17,7 @@ def joined(hits: Sequence[Hit], text: str) -> Hit:
     """A text that was made of some hits, as a hit: with the best one's id and score; citations point to all of them.
 
     >>> hit = joined([Hit(Node("a", "One."), 2.0), Hit(Node("b", "Two."), 1.0)], "One and two.")
-    >>> hit.node.id, hit.node.text, hit.score, [node.id for node in hit.found]
+    >>> hit.node.id, hit.node.text, hit.write_scores, [node.id for node in hit.found]
     ('a', 'One and two.', 2.0, ['a', 'b'])
     """
     found = dict.fromkeys(node for hit in hits for node in hit.found or (hit.node,))
@@ -65,9 +65,9 @@ class Refine(Operator[Ranking, Ranking]):
             return value
         notes, ask = "", Ask(self.llm, self.role, self.max_tokens)
         for node in value.nodes:
-            passage = shortened(node.shown_text, self.characters)
-            known = shortened(notes, self.characters)
-            (said,) = replies(ask, [Brief.of(notes=known, passage=passage, question=value.query.question)])
+            passage = shorten(node.shown_text, self.characters)
+            known = shorten(notes, self.characters)
+            (said,) = replies(ask, [Brief.from_texts(notes=known, passage=passage, question=value.query.question)])
             notes = notes or passage if isinstance(said, Failure) or said == NOTHING else said
         return value.but(hits=(joined(value.hits, notes),))
 
@@ -125,12 +125,14 @@ class TreeSummarise(Operator[Ranking, Ranking]):
 
     def _level(self, texts: Sequence[str], question: str) -> list[str]:
         groups = [texts[at : at + self.width] for at in range(0, len(texts), self.width)]
-        briefs = [Brief.of(question=question, passages=self._shown(group)) for group in groups if len(group) > 1]
+        briefs = [
+            Brief.from_texts(question=question, passages=self._shown(group)) for group in groups if len(group) > 1
+        ]
         said = iter(replies(Ask(self.llm, self.role, self.max_tokens), briefs))
         return [_merged(group, next(said)) if len(group) > 1 else group[0] for group in groups]
 
     def _shown(self, group: Sequence[str]) -> tuple[str, ...]:
-        return tuple(shortened(text, self.characters) for text in group)
+        return tuple(shorten(text, self.characters) for text in group)
 
 
 def _merged(group: Sequence[str], said: str | Failure) -> str:

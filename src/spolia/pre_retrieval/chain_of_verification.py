@@ -70,12 +70,12 @@ class ChainOfVerification(Operator[Query, Answer]):
         self.planned.refuse_without("question", "draft")
         shown = {"question": value.question, "draft": draft.text}
         plan = Ask(self.llm, self.planned, self.max_tokens)
-        questions = plan(Brief.of(value.sample, questions=Setting(self.questions), **shown))[: self.questions]
+        questions = plan(Brief.from_texts(value.sample, questions=Setting(self.questions), **shown))[: self.questions]
         if not (checks := self._checked(value, questions)):
             return draft
         self.revised.refuse_without("question", "draft", "checks")
         revise = Ask(self.llm, self.revised, self.max_tokens)
-        text = revise(Brief.of(value.sample, checks=checks, **shown))
+        text = revise(Brief.from_texts(value.sample, checks=checks, **shown))
         return draft if text in ("", draft.text) else draft.but(text=text, citations=())
 
     def _checked(self, query: Query, questions: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role
-from spolia.models.protocols import Embedder, LanguageModel, embedded, refuse_no_embedder
+from spolia.models.protocols import Embedder, LanguageModel, embed_checked, refuse_no_embedder
 from spolia.pre_retrieval.query_llm import AsksOfQuery, OneText
 from spolia.types import Answer, Query
 from spolia.types.outcomes import successes
@@ -132,9 +132,11 @@ class AveragedHyDE(Imagines):
 
     def apply(self, value: Query, /) -> Query:
         passages = self.imagined(value)
-        (mean,) = embedded(self.embedder, (value.text,), "query").astype(float)
+        (mean,) = embed_checked(self.embedder, (value.text,), "query").astype(float)
         if passages:
-            mean = (mean + embedded(self.embedder, passages, "passage").astype(float).sum(axis=0)) / (len(passages) + 1)
+            mean = (mean + embed_checked(self.embedder, passages, "passage").astype(float).sum(axis=0)) / (
+                len(passages) + 1
+            )
         return value.but(vector=tuple(map(float, mean)), origin=value)
 
 

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.type_compatibility import refuse_counts
-from spolia.models.parsers import Lines, Parser, Text, listed, refuses, says_nothing, spoken
-from spolia.models.parsers.lines import single
+from spolia.models.parsers import Lines, Parser, Text, list_texts, refuses, says_nothing, strip_thoughts
+from spolia.models.parsers.lines import unwrap_text
 from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.protocols import LanguageModel
 from spolia.types import Query
@@ -40,7 +40,7 @@ class Searches(Parser[tuple[str, ...]]):
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        if says_nothing(spoken(reply)):
+        if says_nothing(strip_thoughts(reply)):
             return ()
         lines = (_bare(line) for line in Lines(1000).parse(reply))
         found: dict[str, str] = {}
@@ -61,11 +61,11 @@ class Steps(Parser[tuple[str, ...]]):
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        said = spoken(reply)
+        said = strip_thoughts(reply)
         if says_nothing(said):
             return ()
         lines = Lines(1000).parse(reply)
-        found = [] if listed(said) else [(int(number), text) for number, text in _STEP.findall(_TAG.sub("", said))]
+        found = [] if list_texts(said) else [(int(number), text) for number, text in _STEP.findall(_TAG.sub("", said))]
         if len(found) == len(lines):  # the lines go on where a step does
             found = [(number, line) for (number, _), line in zip(found, lines, strict=True)]
         numbered = found if len(found) > 1 else list(enumerate(lines, 1))
@@ -94,7 +94,7 @@ class OneText(Parser[str]):
     """
 
     def parse(self, reply: str) -> str:
-        said = single(Text().parse(reply))
+        said = unwrap_text(Text().parse(reply))
         if refuses(said):
             raise ValueError("it must be the text that was asked for, and it is a refusal")
         return "" if says_nothing(said) else _bare(_LABEL.sub("", said))
@@ -165,7 +165,7 @@ class AsksOfQuery(Operator[Query, Out], Generic[Out]):
 
     def brief(self, query: Query, **places: str | tuple[str, ...]) -> Brief:
         self.role.refuse_without(*self.shows)
-        return Brief.of(query.sample, question=query.text, **places)
+        return Brief.from_texts(query.sample, question=query.text, **places)
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.ask.calls()

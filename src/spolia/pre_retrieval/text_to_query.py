@@ -11,7 +11,7 @@ from spolia.core.type_compatibility import refuse_counts
 from spolia.databases.database import QueryableDatabase, QueryLimits, QueryRows
 from spolia.databases.read_only_check import refuse_no_parser
 from spolia.errors import StatementError
-from spolia.models.parsers import NOTHING, JsonObject, Parser, says_nothing, spoken
+from spolia.models.parsers import NOTHING, JsonObject, Parser, says_nothing, strip_thoughts
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
@@ -50,7 +50,7 @@ class Statement(Parser[str]):
     """
 
     def parse(self, reply: str) -> str:
-        said = spoken(reply)
+        said = strip_thoughts(reply)
         if says_nothing(said):
             return ""
         fenced, tagged = _FENCED.search(said), _TAGGED.search(said)
@@ -185,7 +185,7 @@ class TextToSQL(AsksInStatements):
     >>> from spolia.databases.sqlite_file import SQLiteFile
     >>> model = ScriptedModel((("There is no column", "SELECT born FROM person"), ("", "SELECT year FROM person")))
     >>> found = TextToSQL(model, SQLiteFile(path))(Query("When was Ann born?"))
-    >>> found.rows, found.statement
+    >>> found.number_rows, found.statement
     (((1968,),), 'SELECT born FROM person')
     """
 
@@ -245,8 +245,8 @@ class TextToCypher(AsksInStatements):
     ...     json.dump({"nodes": nodes, "relationships": links}, file)
     >>> from spolia import Query, ScriptedModel
     >>> from spolia.databases.graph_file import GraphFile
-    >>> model = ScriptedModel(("MATCH ({name: 'Olsen'})-[:WORKS_AT]->(firm) RETURN firm.name AS firm",))
-    >>> TextToCypher(model, GraphFile(path))(Query("Who employs Olsen?")).rows
+    >>> model = ScriptedModel(("MATCH ({name: 'Olsen'})-[:WORKS_AT]->(firm) RETURN firm.register AS firm",))
+    >>> TextToCypher(model, GraphFile(path))(Query("Who employs Olsen?")).number_rows
     (('Nokia',),)
     """
 

@@ -1,4 +1,4 @@
-"""Arrays in files that can be made again: each file is there whole, or not at all."""
+"""Files of arrays that can be made again: written in one step, so that a reader sees a whole file or none."""
 
 import os
 import tempfile
@@ -25,20 +25,25 @@ DAMAGED = (
 
 @contextmanager
 def read_arrays(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The arrays of a file as `write_arrays` makes them. They take no more memory than the file: none is compressed."""
+    """Open a file that `write_arrays` made. It takes no more memory than the file, since nothing in it is compressed."""
     with zipfile.ZipFile(path) as members:
-        held = members.infolist()
-    if any(one.compress_type for one in held) or sum(one.file_size for one in held) > path.stat().st_size:
+        members_info = members.infolist()
+    # A small file that unpacks to more than its size could fill the memory: refuse it before numpy reads it.
+    if (
+        any(member.compress_type for member in members_info)
+        or sum(member.file_size for member in members_info) > path.stat().st_size
+    ):
         raise ValueError(f"{path} would become larger than it is.")
-    with np.load(path, allow_pickle=False) as found:
-        yield found
+    with np.load(path, allow_pickle=False) as arrays:
+        yield arrays
 
 
 def array_damage(path: Path) -> str:
-    """What is wrong with a file of arrays, in words; empty if nothing is. All of it is read."""
+    """Read all of a file of arrays and return what is wrong with it, in words; empty if nothing is."""
     try:
         with read_arrays(path) as parts:
             for name in parts:
+                # numpy reads an array, and compares its checksum, only when it is asked for.
                 parts[name]
     except DAMAGED as error:
         return f"{path} is damaged: {error}"
@@ -48,6 +53,7 @@ def array_damage(path: Path) -> str:
 def write_arrays(path: Path, parts: Mapping[str, Any]) -> None:
     """Make arrays durable in one file, each with a checksum, which is compared when it is read."""
     make_folder(path.parent)
+    # Written beside its place and renamed after fsync: a crash leaves the old file or the new one.
     descriptor, temporary = tempfile.mkstemp(suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

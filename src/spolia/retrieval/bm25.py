@@ -1,4 +1,4 @@
-"""Search by words."""
+"""Search by words, and for phrases."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.run_context import may_be_late
-from spolia.retrieval.group_search import GroupSearch, searched
+from spolia.retrieval.group_search import GroupSearch, search_text
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.lexical.analysis import holds
+from spolia.stores.lexical.analysis import contains_phrase
 from spolia.types import Filter, Hit, LateHits, Query
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BM25(GroupSearch):
-    """The nodes that share the most telling words with the query, by Okapi BM25 as Lucene computes it.
+    """Lexical search by Okapi BM25, with Lucene's formula.
 
     score(q, d) = Σ_t qtf · idf · tf · (k1 + 1) / (tf + k1 · (1 - b + b · |d| / mean |d|)),
     idf = ln(1 + (N - n + ½) / (n + ½)), with k1 = 1.2 and b = 0.75. qtf and tf: how often query and node hold the
@@ -52,22 +52,26 @@ class BM25(GroupSearch):
         return True
 
     def late(self) -> tuple[BM25, ...]:
+        # A subclass with its own `hits` may do anything, so only the plain search is deferred.
         return (self,) if type(self).hits is BM25.hits else ()
 
     def hits(
-        self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
     ) -> tuple[Hit, ...] | LateHits:
-        late = may_be_late(self)
-        found = snapshot.search(self.group.name, searched(query), self.top_k, who, wanted, late=late)
-        return snapshot.late_hits(found, who) if late else snapshot.hits(found, who)
+        is_deferred = may_be_late(self)
+        ranking = snapshot.search(
+            self.group.name, search_text(query), self.top_k, principals, filter, defer_ties=is_deferred
+        )
+        return snapshot.late_hits(ranking, principals) if is_deferred else snapshot.hits(ranking, principals)
 
 
+# Each further round of a phrase search fetches four times as many nodes, so that few rounds suffice.
 _GROWTH = 4
 
 
 @dataclass(frozen=True)
 class Phrase(GroupSearch):
-    """The nodes that hold the words of the query one after the other, best first by BM25.
+    """Lexical search for the words of the query one after the other, best first by BM25.
 
     Nodes that hold all terms are looked up in the lexical index, then their texts are read: whole words, in any case,
     with accents or without, not stemmed. The search covers titles and headings too. A phrase that occurs in
@@ -89,11 +93,15 @@ class Phrase(GroupSearch):
 
     version: ClassVar[int] = 2
 
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        text, fetched = searched(query), self.top_k * _GROWTH
+    def hits(
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
+    ) -> tuple[Hit, ...]:
+        text, fetched = search_text(query), self.top_k * _GROWTH
         while True:
-            found = snapshot.search(self.group.name, text, fetched, who, wanted, every=True)
-            hits = tuple(hit for hit in snapshot.hits(found, who) if holds(hit.node.indexed_text, text))
-            if len(hits) >= self.top_k or len(found) < fetched:
+            candidates = snapshot.search(self.group.name, text, fetched, principals, filter, require_all=True)
+            hits = tuple(
+                hit for hit in snapshot.hits(candidates, principals) if contains_phrase(hit.node.indexed_text, text)
+            )
+            if len(hits) >= self.top_k or len(candidates) < fetched:
                 return hits[: self.top_k]
             fetched *= _GROWTH

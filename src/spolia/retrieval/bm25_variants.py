@@ -33,15 +33,15 @@ IDF: Mapping[str, Idf] = {
 
 @dataclass(frozen=True)
 class Saturation:
-    """How much a term's count adds, the more often the less; `b` is how much longer nodes count less."""
+    """Growth of a term's score with its count, ever slower; `b` says how much longer nodes count less."""
 
     variant: Variant
     k1: float
     b: float
     delta: float  # δ of BM25L and BM25+
 
-    def of(self, often: Numbers, lengths: Numbers) -> Numbers:
-        """float64[m]: the factor beside the idf, for counts of the term and lengths in parts of the mean."""
+    def factors(self, often: Numbers, lengths: Numbers) -> Numbers:
+        """Return float64[m] factors beside the idf, for counts of the term and lengths in parts of the mean."""
         short = 1 - self.b + self.b * lengths
         if self.variant == "bm25l":
             even = often / short + self.delta
@@ -53,7 +53,7 @@ class Saturation:
 
 
 def okapi_floor(counts: Counts, epsilon: float) -> float:
-    """ε · mean idf over all terms: what stands for an idf below 0."""
+    """Return ε · mean idf over all terms, which replaces an idf below 0."""
     holding, count = np.bincount(counts.entries[0]).astype(np.float64), float(counts.count)
     holding = holding[holding > 0]
     if not len(holding):
@@ -63,7 +63,7 @@ def okapi_floor(counts: Counts, epsilon: float) -> float:
 
 @dataclass(frozen=True)
 class BM25Variant(TermSearch):
-    """The nodes that share the most telling words with the query, by a formula of choice, with exact lengths.
+    """Lexical search by a BM25 formula of choice, with exact lengths.
 
     score(q, d) = Σ_t qtf · idf · sat, with L = 1 - b + b · |d| / mean |d|, c = tf / L:
 
@@ -121,23 +121,25 @@ class BM25Variant(TermSearch):
         if not (0 <= self.delta < float("inf") and 0 <= self.epsilon < float("inf")):
             raise WiringError(f"delta is {self.delta}, epsilon {self.epsilon}. Write numbers of at least 0.")
 
-    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
+    def scores(
+        self, snapshot: Snapshot, terms: Mapping[str, int], principals: frozenset[str], /
+    ) -> tuple[Numbers, Mask]:
         from spolia.retrieval.term_counts import counts_of
 
-        counts = counts_of(snapshot, self.group.name, who)
+        counts = counts_of(snapshot, self.group.name, principals)
         saturation = Saturation(self.variant, self.k1, self.b, self.delta)
-        found, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
+        scores, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
         for term, repeated in terms.items():
-            nodes, often = counts.holding(term)
+            nodes, often = counts.find_term(term)
             if len(nodes):
                 lengths = counts.lengths[nodes] / counts.mean_length
-                found[nodes] += repeated * self._idf(counts, len(nodes)) * saturation.of(often, lengths)
+                scores[nodes] += repeated * self._idf(counts, len(nodes)) * saturation.factors(often, lengths)
                 shares[nodes] = True
-        return found, shares
+        return scores, shares
 
     def _idf(self, counts: Counts, holding: int) -> float:
-        found = IDF[self.variant](counts.count, holding)
-        return okapi_floor(counts, self.epsilon) if found < 0 and self.variant == "okapi" else found
+        idf = IDF[self.variant](counts.count, holding)
+        return okapi_floor(counts, self.epsilon) if idf < 0 and self.variant == "okapi" else idf
 
 
 def refuse_odd(k1: float, b: float) -> None:
@@ -151,7 +153,7 @@ CONTEXT, TEXT = "context", "text"
 
 @dataclass(frozen=True)
 class FieldedBM25(TermSearch):
-    """The nodes that share the most telling words with the query, those in title and headings weighed by themselves.
+    """Lexical search by BM25 that weighs title and headings apart from the text.
 
     Together (BM25F), the counts of the fields f are added up before they saturate:
     score(q, d) = Σ_t qtf · idf · T / (k1 + T), T = Σ_f w_f · tf_f / (1 - b_f + b_f · |d|_f / mean |d|_f), with n the
@@ -198,41 +200,45 @@ class FieldedBM25(TermSearch):
         for _, b in self.b:
             refuse_odd(self.k1, b)
 
-    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
+    def scores(
+        self, snapshot: Snapshot, terms: Mapping[str, int], principals: frozenset[str], /
+    ) -> tuple[Numbers, Mask]:
         from spolia.retrieval.term_counts import counts_of
 
         used = [name for name, weight in self.weights if weight]
-        counts = {name: counts_of(snapshot, self.group.name, who, name) for name in used}
-        return (self._together if self.combine == "together" else self._best)(counts, terms)
+        counts = {name: counts_of(snapshot, self.group.name, principals, name) for name in used}
+        return (self._sum_fields if self.combine == "together" else self._take_best_field)(counts, terms)
 
-    def _together(self, counts: Mapping[str, Counts], terms: Mapping[str, int]) -> tuple[Numbers, Mask]:
-        one = next(iter(counts.values()))
-        count = len(one.keys)
-        found, shares = np.zeros(count), np.zeros(count, dtype=np.bool_)
+    def _sum_fields(self, counts: Mapping[str, Counts], terms: Mapping[str, int]) -> tuple[Numbers, Mask]:
+        any_field = next(iter(counts.values()))
+        count = len(any_field.keys)
+        scores, shares = np.zeros(count), np.zeros(count, dtype=np.bool_)
         for term, repeated in terms.items():
             total, holds = np.zeros(count), np.zeros(count, dtype=np.bool_)
             for name, field in counts.items():
-                nodes, often = field.holding(term)
+                nodes, often = field.find_term(term)
                 b = dict(self.b)[name]
                 short = 1 - b + b * field.lengths[nodes] / field.mean_length
                 total[nodes] += dict(self.weights)[name] * often / short
                 holds[nodes] = True
             if holds.any():
-                idf = IDF["lucene"](one.count, int(np.count_nonzero(holds)))
-                found += repeated * idf * total / (self.k1 + total)
+                idf = IDF["lucene"](any_field.count, int(np.count_nonzero(holds)))
+                scores += repeated * idf * total / (self.k1 + total)
                 shares |= holds
-        return found, shares
+        return scores, shares
 
-    def _best(self, counts: Mapping[str, Counts], terms: Mapping[str, int]) -> tuple[Numbers, Mask]:
+    def _take_best_field(self, counts: Mapping[str, Counts], terms: Mapping[str, int]) -> tuple[Numbers, Mask]:
         count = len(next(iter(counts.values())).keys)
         best, shares = np.zeros(count), np.zeros(count, dtype=np.bool_)
         for name, field in counts.items():
-            saturation, own = Saturation("lucene", self.k1, dict(self.b)[name], 0.0), np.zeros(count)
+            saturation, field_scores = Saturation("lucene", self.k1, dict(self.b)[name], 0.0), np.zeros(count)
             for term, repeated in terms.items():
-                nodes, often = field.holding(term)
+                nodes, often = field.find_term(term)
                 if len(nodes):
                     lengths = field.lengths[nodes] / field.mean_length
-                    own[nodes] += repeated * IDF["lucene"](field.count, len(nodes)) * saturation.of(often, lengths)
+                    field_scores[nodes] += (
+                        repeated * IDF["lucene"](field.count, len(nodes)) * saturation.factors(often, lengths)
+                    )
                     shares[nodes] = True
-            best = np.maximum(best, dict(self.weights)[name] * own)
+            best = np.maximum(best, dict(self.weights)[name] * field_scores)
         return best, shares

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from spolia.models.protocols import Embedder, SparseEmbedder, TokenEmbedder, embedded, refuse_no_embedder
-from spolia.retrieval.group_search import GroupSearch, searched
-from spolia.retrieval.vector_search import VectorSearch, read, sparse_vectors_of, vectors_of
+from spolia.models.protocols import Embedder, SparseEmbedder, TokenEmbedder, embed_checked, refuse_no_embedder
+from spolia.retrieval.group_search import GroupSearch, search_text
+from spolia.retrieval.vector_search import VectorSearch, sparse_vectors_of, text_to_embed, vectors_of
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Hit, Query
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Dense(VectorSearch["Vectors"]):
-    """The nodes whose vectors are nearest to the query's, by the group's index for the embedder.
+    """Vector search for the nodes nearest to the query, by the group's index for the embedder.
 
     The query is embedded, unless it brings its vector. Many queries are embedded together and searched with one matrix
     product. There is always a nearest node, so that `top_k` are found wherever the group has as many.
@@ -58,20 +58,28 @@ class Dense(VectorSearch["Vectors"]):
         return self.snapshot().is_exact(self.group.name, self.embedder.name)
 
     def read(self, query: Query, row: int | None, /) -> str | None:
-        return read(query, self.embedder, row)
+        return text_to_embed(query, self.embedder, row)
 
     def vectors(self, queries: Sequence[Query], texts: Sequence[str | None], /) -> Vectors:
         return vectors_of(queries, texts, self.embedder)
 
     def nearest(
-        self, snapshot: Snapshot, vectors: Vectors, rows: list[int], who: frozenset[str], wanted: Filter | None, /
+        self,
+        snapshot: Snapshot,
+        vectors: Vectors,
+        rows: list[int],
+        principals: frozenset[str],
+        filter: Filter | None,
+        /,
     ) -> Found:
-        return snapshot.nearest_batch(self.group.name, self.embedder.name, vectors[rows], self.top_k, who, wanted)
+        return snapshot.nearest_batch(
+            self.group.name, self.embedder.name, vectors[rows], self.top_k, principals, filter
+        )
 
 
 @dataclass(frozen=True)
 class LearnedSparse(VectorSearch["SparseRows"]):
-    """The nodes whose sparse vectors have the largest product with the query's; exact.
+    """Exact search for the nodes whose sparse vectors have the largest product with the query's.
 
     score(q, d) = Σ over terms t of w_q(t) · w_d(t), with the weights that a model gives to the terms of a vocabulary. A
     node that shares no term with the query is not found.
@@ -103,21 +111,27 @@ class LearnedSparse(VectorSearch["SparseRows"]):
         refuse_no_embedder(self.embedder, "LearnedSparse", SparseEmbedder)
 
     def read(self, query: Query, row: int | None, /) -> str:
-        return searched(query, row=row)
+        return search_text(query, row=row)
 
     def vectors(self, queries: Sequence[Query], texts: Sequence[str | None], /) -> SparseRows:
         return sparse_vectors_of(texts, self.embedder)
 
     def nearest(
-        self, snapshot: Snapshot, vectors: SparseRows, rows: list[int], who: frozenset[str], wanted: Filter | None, /
+        self,
+        snapshot: Snapshot,
+        vectors: SparseRows,
+        rows: list[int],
+        principals: frozenset[str],
+        filter: Filter | None,
+        /,
     ) -> Found:
-        asked = type(vectors).together(vectors.only(row) for row in rows)
-        return snapshot.sparse(self.group.name, self.embedder.name, asked, self.top_k, who, wanted)
+        query_rows = type(vectors).concatenate(vectors.select(row) for row in rows)
+        return snapshot.nearest_sparse(self.group.name, self.embedder.name, query_rows, self.top_k, principals, filter)
 
 
 @dataclass(frozen=True)
 class LateInteraction(GroupSearch):
-    """The nodes of which some token is near to each token of the query.
+    """Search for nodes that have a token near to each token of the query.
 
     score(q, d) = Σ_i max_j q_i · d_j over the vectors of length 1 of the query's and the node's tokens; exact, over all
     nodes that may be found. For a large group write `BM25(group, top_k=100) >> ColBERT(embedder)`.
@@ -156,23 +170,25 @@ class LateInteraction(GroupSearch):
         super().__post_init__()
         refuse_no_embedder(self.embedder, "LateInteraction", TokenEmbedder)
 
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        from spolia.retrieval.token_index import embedded, token_index
-        from spolia.stores.vectors.search import ordered_scores
+    def hits(
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
+    ) -> tuple[Hit, ...]:
+        from spolia.retrieval.token_index import embed_tokens, token_index
+        from spolia.stores.vectors.search import rank_scores
 
-        text, allowed = searched(query), snapshot.allowed(self.group.name, who, wanted)
+        text, allowed = search_text(query), snapshot.allowed(self.group.name, principals, filter)
         index = token_index(snapshot, self.group.name, self.embedder)
-        asked = embedded(self.embedder, [text], is_query=True).row(0)
-        if not len(asked):
+        query_vectors = embed_tokens(self.embedder, [text], is_query=True).row(0)
+        if not len(query_vectors):
             return ()
         positions = allowed.positions()
-        scores = index.scores(asked, positions)
-        return snapshot.hits(ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who)
+        scores = index.scores(query_vectors, positions)
+        return snapshot.hits(rank_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), principals)
 
 
 @dataclass(frozen=True)
 class DenseInMemory(GroupSearch):
-    """The nodes nearest to the query by cosine, with an embedder that the group was not built with.
+    """Vector search by cosine, with an embedder that the group was not built with.
 
     The first query of each generation embeds all nodes, and their vectors stay in memory. Use it to try an embedder on
     a small group; `Dense` searches stored vectors.
@@ -201,17 +217,19 @@ class DenseInMemory(GroupSearch):
         super().__post_init__()
         refuse_no_embedder(self.embedder, "DenseInMemory", Embedder)
 
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+    def hits(
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
+    ) -> tuple[Hit, ...]:
         from spolia.retrieval.term_counts import derived, texts_of
-        from spolia.stores.vectors.search import ordered_scores
+        from spolia.stores.vectors.search import rank_scores
 
         def embed() -> Vectors:
             keys = snapshot.open.records(self.group.name).keys
-            return embedded(self.embedder, list(texts_of(snapshot, keys)), "passage")
+            return embed_checked(self.embedder, list(texts_of(snapshot, keys)), "passage")
 
         vectors = derived(snapshot.derived, (self.group.name, self.embedder.fingerprint()), embed)
-        (asked,) = embedded(self.embedder, [searched(query)], "query")
-        allowed = snapshot.allowed(self.group.name, who, wanted)
+        (query_vector,) = embed_checked(self.embedder, [search_text(query)], "query")
+        allowed = snapshot.allowed(self.group.name, principals, filter)
         positions = allowed.positions()
-        scores = (vectors[positions] @ asked).astype("float64")
-        return snapshot.hits(ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who)
+        scores = (vectors[positions] @ query_vector).astype("float64")
+        return snapshot.hits(rank_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), principals)

@@ -1,4 +1,4 @@
-"""What is searched of a query's text: all of it, unless it is empty or endless."""
+"""Base classes of retrievers over one node group, and the text of a query that they search for."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ LONGEST_CHARACTERS = 10_000
 """A longer question has a document pasted into it, with the real question before or after it."""
 
 
-def searched(query: Query, *, row: int | None = None) -> str:
-    """The text to search for, of an endless one the two ends, which is recorded; QueryError if it is empty."""
+def search_text(query: Query, *, row: int | None = None) -> str:
+    """Return the text to search for, of a very long one both ends, which is recorded; raise QueryError if it is empty."""
     text = query.text
     if len(text) > LONGEST_CHARACTERS:
         note(
             f"The question has {len(text)} characters; its first and last {LONGEST_CHARACTERS // 2} are searched.",
             row=row,
         )
+        # A pasted document may stand before or after the real question, so both ends are searched.
         text = f"{text[: LONGEST_CHARACTERS // 2]} {text[-LONGEST_CHARACTERS // 2 :]}"
     if not text or text.isspace():
         raise QueryError(f"The question is empty: {text[:20]!r}. Write what to look for, in at least one word.")
@@ -40,7 +41,7 @@ def searched(query: Query, *, row: int | None = None) -> str:
 
 
 class GroupSearch(Operator[Query, Ranking]):
-    """Base of what searches one node group by a query.
+    """Base of retrievers that search one node group by a query.
 
     A subclass is a frozen dataclass with these fields, and writes `hits`.
 
@@ -67,51 +68,55 @@ class GroupSearch(Operator[Query, Ranking]):
 
     @abstractmethod
     def hits(
-        self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
     ) -> tuple[Hit, ...] | LateHits:
-        """The hits among nodes that match the filter and may be read."""
+        """Return the best nodes that match the filter and that these principals may read."""
 
     def apply(self, value: Query, /) -> Ranking:
-        found = self.hits(value, self.snapshot(), access(), self.wanted(value))
-        return Ranking(value, found, self.source)  # type: ignore[arg-type]
+        hits = self.hits(value, self.snapshot(), access(), self.effective_filter(value))
+        # Deferred hits stand for a tuple of hits until the ranking is read.
+        return Ranking(value, hits, self.source)  # type: ignore[arg-type]
 
     def snapshot(self) -> Snapshot:
-        """The generation that is searched, in which the group is built."""
+        """Return the generation to search, in which the group is built."""
         return self.group.snapshot()
 
     def is_nested(self) -> bool:
-        """Whether the hits for a smaller `top_k` are the first ones of those for a larger."""
+        """Return whether a smaller `top_k` gives the first hits of a larger one."""
         return False
 
     def alike(self) -> object:
-        """Variants that give the same differ in `top_k` alone."""
+        """Return what variants share that differ in `top_k` alone."""
         return self.but(top_k=1)
 
     def together(self, variants: Sequence[GroupSearch], /) -> Callable[[Sequence[Query]], list[list[Swept]]]:
-        """One search for all variants where hits are nested, else one for each."""
-        wanted = sorted({variant.top_k for variant in variants}, reverse=True)
-        searches = [self.but(top_k=top_k) for top_k in (wanted[:1] if self.is_nested() else wanted)]
+        """Search once for all variants where hits are nested, else once for each `top_k`."""
+        depths = sorted({variant.top_k for variant in variants}, reverse=True)
+        # Nested hits: one search with the largest `top_k` answers every variant.
+        searches = [self.but(top_k=top_k) for top_k in (depths[:1] if self.is_nested() else depths)]
 
-        def swept(queries: Sequence[Query]) -> list[list[Swept]]:
-            found = {one.top_k: [Swept.of(ranking) for ranking in whole(one.batch(queries))] for one in searches}
-            each = [(variant.top_k, found.get(variant.top_k, found[wanted[0]])) for variant in variants]
+        def rank_queries(queries: Sequence[Query]) -> list[list[Swept]]:
+            by_depth = {
+                search.top_k: [Swept.of(ranking) for ranking in whole(search.batch(queries))] for search in searches
+            }
+            sources = [(variant.top_k, by_depth.get(variant.top_k, by_depth[depths[0]])) for variant in variants]
             return [
-                [rankings[row].at(range(len(rankings[row].order))[:top_k]) for top_k, rankings in each]
+                [rankings[row].at(range(len(rankings[row].order))[:top_k]) for top_k, rankings in sources]
                 for row in range(len(queries))
             ]
 
-        return swept
+        return rank_queries
 
     def reads(self, value: Query, /) -> object:
         return value.text, value.filter
 
-    def wanted(self, query: Query) -> Filter | None:
-        """What may be found: what this step, the query and the run all accept."""
+    def effective_filter(self, query: Query) -> Filter | None:
+        """Return the filter that this step, the query and the run all accept."""
         return narrowed(self.filter, query.filter, narrowing())
 
 
 class TermSearch(GroupSearch):
-    """Base of what scores nodes by the terms that they share with the query, counted over what the asker may read.
+    """Base of retrievers that score nodes by the terms shared with the query, counted over what the asker may read.
 
     A filter changes which nodes are found and no score. Equal scores go by the id of the node. A subclass writes
     `scores`.
@@ -121,20 +126,27 @@ class TermSearch(GroupSearch):
         return True
 
     @abstractmethod
-    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
-        """float64[n] scores of all nodes in the order of their keys, and bool[n] which share a term."""
+    def scores(
+        self, snapshot: Snapshot, terms: Mapping[str, int], principals: frozenset[str], /
+    ) -> tuple[Numbers, Mask]:
+        """Return float64[n] scores of all nodes in the order of their keys, and bool[n] which share a term."""
 
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+    def hits(
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
+    ) -> tuple[Hit, ...]:
         from spolia.stores.snapshot.hit_order import best_hits
 
-        allowed = snapshot.allowed(self.group.name, who, wanted)
-        counted = Counter(snapshot.manifest(self.group.name).analyzer.terms(searched(query)))
-        scores, shares = self.scores(snapshot, dict(sorted(counted.items())), who)
+        allowed = snapshot.allowed(self.group.name, principals, filter)
+        term_counts = Counter(snapshot.manifest(self.group.name).analyzer.terms(search_text(query)))
+        # Terms are added in one order, so that rounding gives equal scores for any order of words.
+        scores, shares = self.scores(snapshot, dict(sorted(term_counts.items())), principals)
         if allowed.mask is not None:
             shares = shares & allowed.mask
         places = np.flatnonzero(shares)
         if len(places) > self.top_k:
-            least = np.partition(scores[places], len(places) - self.top_k)[len(places) - self.top_k]
-            places = places[scores[places] >= least]
-        found = zip(allowed.keys[places].tolist(), scores[places].tolist(), strict=True)
-        return snapshot.hits(best_hits(found, self.top_k, snapshot.ids), who)
+            # Only nodes that reach the k-th best score are sorted; ties stay in, and the ids decide
+            # between them.
+            lowest = np.partition(scores[places], len(places) - self.top_k)[len(places) - self.top_k]
+            places = places[scores[places] >= lowest]
+        scored = zip(allowed.keys[places].tolist(), scores[places].tolist(), strict=True)
+        return snapshot.hits(best_hits(scored, self.top_k, snapshot.ids), principals)

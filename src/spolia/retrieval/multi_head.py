@@ -1,4 +1,4 @@
-"""Search by each part of a vector for itself: what has several aspects is found by each of them."""
+"""Search by each part of a vector, so that a node with several aspects is found by any of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.retrieval.group_search import GroupSearch
 from spolia.retrieval.term_counts import derived
-from spolia.retrieval.vector_search import read, refuse_other, vectors_of
+from spolia.retrieval.vector_search import refuse_other, text_to_embed, vectors_of
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.vectors.search import ordered_scores
+from spolia.stores.vectors.search import rank_scores
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from spolia.types.arrays import Numbers, Vectors
 
 Votes: TypeAlias = Literal["strength", "decay", "distance", "rank"]
+# The least distance that votes are divided by: a node equal to the query would get infinitely many.
 _NEAREST = 1e-6
+# The constant of reciprocal rank fusion in its paper (Cormack et al., 2009).
 RRF_K = 60
 
 
 @dataclass(frozen=True)
 class MultiHead(GroupSearch):
-    """The nodes that the heads of a vector vote for: each head gives votes to its `top_k` nearest nodes.
+    """Search in which each head of a vector votes for its `top_k` nearest nodes.
 
     A vector is cut into `heads` parts of one length, e_h. Score(d) = Σ_h vote_h(d), with rank r from 0 in the order of
     the head's cosines and s_h = mean ‖e_h‖ · mean (1 - cos) of all pairs of nodes, which tells heads that see
@@ -84,22 +86,24 @@ class MultiHead(GroupSearch):
     def reads(self, value: Query, /) -> object:
         return (value.text if value.vector is None else value.vector), value.filter
 
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+    def hits(
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
+    ) -> tuple[Hit, ...]:
         refuse_other(self.group, snapshot, self.embedder)
-        asked = self._cut(vectors_of([query], [read(query, self.embedder)], self.embedder))[0]
-        allowed = snapshot.allowed(self.group.name, who, wanted)
+        query_parts = self._cut(vectors_of([query], [text_to_embed(query, self.embedder)], self.embedder))[0]
+        allowed = snapshot.allowed(self.group.name, principals, filter)
         keys = allowed.keys[allowed.positions()]
         if not len(keys):
             return ()
         parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, allowed))
         key = ("strengths", self.group.name, self.embedder.name, self.heads)
-        kept = snapshot.derived_of(who, self.group.name)
-        scores = self._scores(asked, parts, derived(kept, key, lambda: self._strengths(snapshot, who)))
+        cache = snapshot.derived_of(principals, self.group.name)
+        scores = self._scores(query_parts, parts, derived(cache, key, lambda: self._strengths(snapshot, principals)))
         voted = scores > 0
-        return snapshot.hits(ordered_scores(keys[voted], scores[voted], self.top_k, snapshot.ids), who)
+        return snapshot.hits(rank_scores(keys[voted], scores[voted], self.top_k, snapshot.ids), principals)
 
     def _cut(self, vectors: Vectors) -> Numbers:
-        """float64[n, heads, d / heads]."""
+        """Return float64[n, heads, d / heads]."""
         if vectors.shape[1] % self.heads:
             raise WiringError(
                 f"{self.short}: vectors of {vectors.shape[1]} numbers cannot be cut into {self.heads} parts. "
@@ -107,12 +111,13 @@ class MultiHead(GroupSearch):
             )
         return vectors.astype("float64").reshape(len(vectors), self.heads, -1)
 
-    def _scores(self, asked: Numbers, parts: Numbers, strengths: Numbers) -> Numbers:
-        """float64[n]: the votes for each node."""
-        found = np.zeros(len(parts))
+    def _scores(self, query_parts: Numbers, parts: Numbers, strengths: Numbers) -> Numbers:
+        """Return float64[n] votes for each node."""
+        scores = np.zeros(len(parts))
         ranks = np.arange(min(self.top_k, len(parts)))
         for head in range(self.heads):
-            cosines = np.round(_unit(parts[:, head]) @ _unit(asked[head][None])[0], 9)
+            # Rounded, so that equal cosines stay equal whatever order their products are added in.
+            cosines = np.round(_unit(parts[:, head]) @ _unit(query_parts[head][None])[0], 9)
             nearest = np.argsort(-cosines, kind="stable")[: self.top_k]
             if self.votes == "distance":
                 votes = strengths[head] / np.maximum(1 - cosines[nearest], _NEAREST)
@@ -120,12 +125,13 @@ class MultiHead(GroupSearch):
                 votes = 1 / (RRF_K + ranks + 1)
             else:
                 votes = (strengths[head] if self.votes == "strength" else 1.0) * 2.0**-ranks
-            found[nearest] += votes
-        return found
+            scores[nearest] += votes
+        return scores
 
-    def _strengths(self, snapshot: Snapshot, who: frozenset[str]) -> Numbers:
-        """float64[heads]: s_h over all nodes that may be read; 1 where fewer than two nodes have no differences."""
-        readable = snapshot.allowed(self.group.name, who)
+    def _strengths(self, snapshot: Snapshot, principals: frozenset[str]) -> Numbers:
+        """Return float64[heads], s_h over all nodes that may be read; 1 for fewer than two nodes, which have no
+        differences."""
+        readable = snapshot.allowed(self.group.name, principals)
         parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, readable))
         if len(parts) < 2:
             return np.ones(self.heads)
@@ -133,8 +139,9 @@ class MultiHead(GroupSearch):
 
 
 def _strength(parts: Numbers) -> float:
-    """Mean length · mean (1 - cosine) of all pairs, in the time of one look at each."""
+    """Return mean length · mean (1 - cosine) of all pairs, in one pass over the nodes."""
     count, unit = len(parts), _unit(parts)
+    # Σ of all products of unit vectors is the square of their sum: no pair needs to be formed.
     squares = float((unit**2).sum())
     cosines = (float((unit.sum(axis=0) ** 2).sum()) - squares) / (count * (count - 1))
     return float(np.linalg.norm(parts, axis=1).mean()) * max(0.0, 1 - cosines)

@@ -17,10 +17,10 @@ _MEANT = (BudgetSpent, QueryError, UndecidedError, WiringError)
 """What is wrong with the question or the flow, and not with a source."""
 
 
-def reached(
+def search_sources(
     query: Query, sources: Sequence[tuple[str, Retriever]], *, needed: bool = True
 ) -> Iterator[tuple[str, Ranking]]:
-    """What each source finds, with its name: one after the other, as far as they are wanted.
+    """Search one source after the other, and yield each name with what it finds, until the caller stops.
 
     A source that fails is skipped and recorded.
 
@@ -33,6 +33,7 @@ def reached(
         if not isinstance(result, Failure):
             yield name, result
             continue
+        # Another source would fail for the same reason, so these are not skipped.
         if isinstance(result.error, _MEANT):
             raise result.error
         degrade(f"{name} failed and is skipped: {result.message}", error=result.error, partly=True)
@@ -43,7 +44,7 @@ def reached(
 
 @dataclass(frozen=True)
 class MultiSource(Operator[Query, Ranking]):
-    """Ask sources in the order in which they are preferred, until there are enough hits.
+    """Ordered sources, asked one after the other until there are enough hits.
 
     Hits of a source come before those of the next one, each in its own order, with score = 1 / rank over all; each says
     which source gave it, and with what score (`Hit.parts`). A node that two sources have found stays with the first. A
@@ -72,7 +73,7 @@ class MultiSource(Operator[Query, Ranking]):
     ... def web(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("w", "From the web."), 0.7),), "web")
     >>> from spolia.types import Node
-    >>> [(hit.score, hit.parts) for hit in MultiSource((local, web))(Query("?"))]
+    >>> [(hit.write_scores, hit.parts) for hit in MultiSource((local, web))(Query("?"))]
     [(1.0, (('web', 0.7),))]
     """
 
@@ -87,19 +88,22 @@ class MultiSource(Operator[Query, Ranking]):
             raise WiringError(
                 "MultiSource needs at least one source. Write MultiSource((BM25(notes), WebSearch(engine)))."
             )
-        for at, source in enumerate(self.sources):
-            if not fits(Ranking, checked_operator(source, f"source {at} of MultiSource").gives(Query), {}):
-                raise WiringError(f"Source {at} of MultiSource, {source.short}, gives no Ranking. Write a retriever.")
+        for index, source in enumerate(self.sources):
+            if not fits(Ranking, checked_operator(source, f"source {index} of MultiSource").gives(Query), {}):
+                raise WiringError(
+                    f"Source {index} of MultiSource, {source.short}, gives no Ranking. Write a retriever."
+                )
 
     def apply(self, value: Query, /) -> Ranking:
-        found: dict[str, Hit] = {}
-        for _, result in reached(value, [(source.short, source) for source in self.sources]):
+        hits_by_id: dict[str, Hit] = {}
+        for _, result in search_sources(value, [(source.short, source) for source in self.sources]):
             for hit in result.hits:
-                found.setdefault(hit.node.id, hit.but(parts=((result.source, hit.score),)))
-            if self.enough is not None and len(found) >= self.enough:
+                # A node that two sources found stays with the preferred one.
+                hits_by_id.setdefault(hit.node.id, hit.but(parts=((result.source, hit.score),)))
+            if self.enough is not None and len(hits_by_id) >= self.enough:
                 break
-        hits = tuple(hit.but(score=1 / rank) for rank, hit in enumerate(found.values(), 1))
-        return Ranking(value, hits[: self.top_k], "several")
+        ranked_hits = tuple(hit.but(score=1 / rank) for rank, hit in enumerate(hits_by_id.values(), 1))
+        return Ranking(value, ranked_hits[: self.top_k], "several")
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return total(source.calls(rows) for source in self.sources)

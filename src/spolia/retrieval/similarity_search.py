@@ -1,4 +1,4 @@
-"""How alike a query and nodes are, by functions of the user: `@similarity`."""
+"""Search by a user's own function of likeness, under `@similarity`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 from spolia.core.function import LAMBDA, Function
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
-from spolia.retrieval.group_search import GroupSearch, searched
-from spolia.retrieval.vector_search import read, refuse_other, vectors_of
+from spolia.retrieval.group_search import GroupSearch, search_text
+from spolia.retrieval.vector_search import refuse_other, text_to_embed, vectors_of
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.vectors.search import ordered_scores
+from spolia.stores.vectors.search import rank_scores
 from spolia.types import Filter, Hit, Node, Query
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ Scores: TypeAlias = tuple[float, ...]
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """A query, its text or vector float32[d], and what it is compared with: nodes, or their vectors float32[n, d]."""
+    """A query's text or vector float32[d], and its candidates: nodes, or their vectors float32[n, d]."""
 
     query: str | Vectors
     candidates: Sequence[Node] | Vectors
@@ -39,7 +39,7 @@ class Compared:
 
 @dataclass(frozen=True, repr=False)
 class Similarity(Function[Compared, Scores]):
-    """A plain function as a measure of likeness; made by the decorator `similarity`."""
+    """Plain function as a measure of likeness, made by the decorator `similarity`."""
 
     mode: ClassVar[Mode] = "text"
     at_once: ClassVar[bool] = False  # it takes all nodes in one call
@@ -71,11 +71,12 @@ class Similarity(Function[Compared, Scores]):
     def _score(self, number: Any, row: int, value: Compared) -> float:
         if not isinstance(number, Real) or math.isnan(number):
             candidate = value.candidates[row]
-            which = f"node {candidate.id!r}" if isinstance(candidate, Node) else f"the vector in row {row}"
+            place = f"node {candidate.id!r}" if isinstance(candidate, Node) else f"the vector in row {row}"
             raise WiringError(
-                f"The similarity {self.name} returned {number!r:.80} for {which}. "
+                f"The similarity {self.name} returned {number!r:.80} for {place}. "
                 f"Return a number{'' if self.at_once else ' for every node'}, -math.inf for what is not alike at all."
             )
+        # 0.0 - x and not -x: a distance of 0 gives 0.0, never -0.0.
         return float(number) if self.descending else 0.0 - float(number)
 
 
@@ -130,28 +131,31 @@ def similarity(
     if mode not in ("text", "embedding"):
         raise WiringError(f"There is no mode {mode!r}. Write 'text' or 'embedding'.")
 
-    def made(function: Callable[..., Any]) -> Similarity:
+    def make_similarity(function: Callable[..., Any]) -> Similarity:
         name = getattr(function, "__name__", LAMBDA)
-        found = inspect.signature(function).parameters.values()
-        wanted = [p.name for p in found if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        if len(wanted) != 2:
+        parameters = inspect.signature(function).parameters.values()
+        required = [
+            p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+        if len(required) != 2:
             second = "nodes" if batch else "node"
             raise WiringError(
-                f"{name} takes {', '.join(wanted) or 'nothing'}; a similarity takes a query and what it is compared "
+                f"{name} takes {', '.join(required) or 'nothing'}; a similarity takes a query and what it is compared "
                 f"with. Write def {name}(query, {second}): ..., and give other parameters a default."
             )
-        own = {"mode": mode, "at_once": batch, "descending": descending, "version": version, "waits": waits}
-        return Similarity.of(function, (Compared, Scores), **own)
+        class_fields = {"mode": mode, "at_once": batch, "descending": descending, "version": version, "waits": waits}
+        return Similarity.of(function, (Compared, Scores), **class_fields)
 
-    return made if function is None else made(function)
+    return make_similarity if function is None else make_similarity(function)
 
 
+# Bounds the memory of a search that reads every node of a group.
 AT_ONCE = 2_048  # nodes that are in memory at the same time, unless the similarity wants them all
 
 
 @dataclass(frozen=True)
 class BySimilarity(GroupSearch):
-    """The nodes that are most alike the query by a plain function: every node that may be found is compared.
+    """Search that compares every node that may be found with the query, by a plain function.
 
     The function never sees a node that the asker may not read or that the filters leave out. Equal scores go
     by the nodes' ids. For a distance the score is its negative.
@@ -189,31 +193,37 @@ class BySimilarity(GroupSearch):
                 f"{self.similarity!r:.80} is not a similarity. Write @similarity above a function of query and node."
             )
         if (self.embedder is None) is (self.similarity.mode == "embedding"):
-            wanted = "Write embedder=." if self.embedder is None else "Leave the embedder out."
-            raise WiringError(f"{self.similarity.name} compares {self.similarity.mode}s. {wanted}")
+            advice = "Write embedder=." if self.embedder is None else "Leave the embedder out."
+            raise WiringError(f"{self.similarity.name} compares {self.similarity.mode}s. {advice}")
         if self.embedder is not None:
             refuse_no_embedder(self.embedder, "BySimilarity", Embedder)
 
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        allowed = snapshot.allowed(self.group.name, who, wanted)
+    def hits(
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
+    ) -> tuple[Hit, ...]:
+        allowed = snapshot.allowed(self.group.name, principals, filter)
         if self.embedder is not None:
-            parts = self._of_vectors(self.embedder, query, snapshot, allowed)
+            parts = self._score_vectors(self.embedder, query, snapshot, allowed)
         else:
-            parts = self._of_nodes(query, snapshot, allowed, who)
+            parts = self._score_nodes(query, snapshot, allowed, principals)
         scores = np.array([score for part in parts for score in part], dtype=np.float64)
-        found = ordered_scores(allowed.keys[allowed.positions()], scores, self.top_k, snapshot.ids)
-        return snapshot.hits(found, who)
+        ranking = rank_scores(allowed.keys[allowed.positions()], scores, self.top_k, snapshot.ids)
+        return snapshot.hits(ranking, principals)
 
     def reads(self, value: Query, /) -> object:
         return (value.text if value.vector is None or self.embedder is None else value.vector), value.filter
 
-    def _of_vectors(self, embedder: Embedder, query: Query, snapshot: Snapshot, allowed: Allowed) -> Iterator[Scores]:
+    def _score_vectors(
+        self, embedder: Embedder, query: Query, snapshot: Snapshot, allowed: Allowed
+    ) -> Iterator[Scores]:
         refuse_other(self.group, snapshot, embedder)
-        asked = vectors_of([query], [read(query, embedder)], embedder)[0]
-        yield self.similarity(Compared(asked, snapshot.vectors(self.group.name, embedder.name, allowed)))
+        query_vector = vectors_of([query], [text_to_embed(query, embedder)], embedder)[0]
+        yield self.similarity(Compared(query_vector, snapshot.vectors(self.group.name, embedder.name, allowed)))
 
-    def _of_nodes(self, query: Query, snapshot: Snapshot, allowed: Allowed, who: frozenset[str]) -> Iterator[Scores]:
-        text, keys = searched(query), [int(key) for key in allowed.keys[allowed.positions()]]
+    def _score_nodes(
+        self, query: Query, snapshot: Snapshot, allowed: Allowed, principals: frozenset[str]
+    ) -> Iterator[Scores]:
+        text, keys = search_text(query), [int(key) for key in allowed.keys[allowed.positions()]]
         size = len(keys) if self.similarity.at_once else AT_ONCE
         for start in range(0, len(keys), max(1, size)):
-            yield self.similarity(Compared(text, snapshot.nodes(keys[start : start + size], who)))
+            yield self.similarity(Compared(text, snapshot.nodes(keys[start : start + size], principals)))

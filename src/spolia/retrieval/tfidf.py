@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TFIDF(TermSearch):
-    """The nodes whose words, weighted by how telling they are, point in the direction of the query's.
+    """Lexical search by the cosine of TF-IDF vectors.
 
     score(q, d) = Σ_t w(t, q) · w(t, d) / (|w(q)| · |w(d)|), from 0 to 1, with w(t, x) = (1 + ln tf) · idf and
     idf = ln((1 + N) / (1 + n)) + 1. tf: how often x holds the term t; n of N nodes hold it. Words of the query that no
@@ -46,27 +46,32 @@ class TFIDF(TermSearch):
 
     version: ClassVar[int] = 2
 
-    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
+    def scores(
+        self, snapshot: Snapshot, terms: Mapping[str, int], principals: frozenset[str], /
+    ) -> tuple[Numbers, Mask]:
         from spolia.retrieval.term_counts import counts_of, derived
 
-        counts, kept = counts_of(snapshot, self.group.name, who), snapshot.derived_of(who, self.group.name)
-        lengths = derived(kept, ("tf-idf", self.group.name, self.sublinear), lambda: self._lengths(counts))
-        found, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
-        asked = 0.0
+        counts, cache = (
+            counts_of(snapshot, self.group.name, principals),
+            snapshot.derived_of(principals, self.group.name),
+        )
+        lengths = derived(cache, ("tf-idf", self.group.name, self.sublinear), lambda: self._lengths(counts))
+        scores, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
+        query_square = 0.0
         for term, repeated in terms.items():
-            nodes, often = counts.holding(term)
+            nodes, often = counts.find_term(term)
             if len(nodes):
                 weight = float(self._weights(np.array([float(repeated)]), _idf(counts.count, len(nodes)))[0])
-                asked += weight**2
-                found[nodes] += weight * self._weights(often, _idf(counts.count, len(nodes)))
+                query_square += weight**2
+                scores[nodes] += weight * self._weights(often, _idf(counts.count, len(nodes)))
                 shares[nodes] = True
-        return found / np.where(shares, lengths * (math.sqrt(asked) or 1.0), 1.0), shares
+        return scores / np.where(shares, lengths * (math.sqrt(query_square) or 1.0), 1.0), shares
 
     def _weights(self, often: Numbers, idf: float | Numbers) -> Numbers:
         return np.asarray((1 + np.log(often) if self.sublinear else often) * idf, dtype=np.float64)
 
     def _lengths(self, counts: Counts) -> Numbers:
-        """|w(d)| of every node."""
+        """Return |w(d)| of every node."""
         terms, nodes, often = counts.entries
         idf = np.log((1 + counts.count) / (1 + np.bincount(terms, minlength=1))) + 1
         squares = np.bincount(nodes, self._weights(often, idf[terms]) ** 2, len(counts.keys))

@@ -32,7 +32,7 @@ Place = tuple[int, int, int]  # file, first token, one past the last
 
 @dataclass(eq=False)
 class TokenVectorFiles:
-    """The files of a folder, with vectors of `dimension` numbers."""
+    """Files of token vectors in one folder, with `dimension` numbers each."""
 
     folder: Path
     dimension: int
@@ -41,45 +41,49 @@ class TokenVectorFiles:
 
     def __post_init__(self) -> None:
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            # A damaged file is left out; its texts are embedded again.
             with suppress(*DAMAGED):
                 self._open(path)
 
     def _open(self, path: Path) -> None:
         with read_arrays(path) as index:
             hashes, offsets = index["hashes"], index["offsets"]
-            said = index["digest"].tobytes() if "digest" in index else None  # those of before have none
+            digest = index["digest"].tobytes() if "digest" in index else None  # those of before have none
+        # Mapped, not read: the vectors of a large group may not fit into memory.
         vectors = np.load(path.with_suffix(VECTORS), mmap_mode="r", allow_pickle=False)
-        if hashes.dtype != "V16" or said not in (None, _digest(vectors)):
+        if hashes.dtype != "V16" or digest not in (None, _digest(vectors)):
             raise ValueError(f"{path} is not as it was written.")
         if (offsets.dtype, vectors.dtype) != (np.int64, np.float32) or offsets[0] or (np.diff(offsets) < 0).any():
             raise ValueError(f"The kinds of numbers of {path} do not fit.")
         if vectors.shape != (offsets[-1], self.dimension) or len(offsets) != len(hashes) + 1:
             raise ValueError(f"The sizes of {path} do not fit.")
-        self._take(
+        self._add_rows(
             [bytes(hash) for hash in hashes], TokenVectors(offsets, np.zeros((offsets[-1], 0), np.float32)), vectors
         )
 
     def add(self, hashes: Sequence[bytes], rows: TokenVectors) -> None:
-        """Keep the token vectors of texts; where nothing can be written they are there as long as this is."""
+        """Keep the token vectors of texts, on disk where that is possible, else in memory."""
+        # A full disk or a read-only folder costs only that the vectors are made again next time.
         with suppress(OSError):
             self._write(hashes, rows)
-        self._take(hashes, rows, rows.vectors)
+        self._add_rows(hashes, rows, rows.vectors)
 
-    def of(self, hashes: Sequence[bytes]) -> TokenVectors:
-        """The token vectors of texts that are kept."""
+    def vectors_of(self, hashes: Sequence[bytes]) -> TokenVectors:
+        """Return the kept token vectors of texts."""
         parts = [self.files[file][start:end] for file, start, end in map(self.places.__getitem__, hashes)]
         offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         return TokenVectors(offsets, np.concatenate([np.zeros((0, self.dimension), np.float32), *parts]))
 
-    def _take(self, hashes: Sequence[bytes], rows: TokenVectors, vectors: Vectors) -> None:
-        for at, hash in enumerate(hashes):
-            self.places[hash] = (len(self.files), int(rows.offsets[at]), int(rows.offsets[at + 1]))
+    def _add_rows(self, hashes: Sequence[bytes], rows: TokenVectors, vectors: Vectors) -> None:
+        for row, hash in enumerate(hashes):
+            self.places[hash] = (len(self.files), int(rows.offsets[row]), int(rows.offsets[row + 1]))
         self.files.append(vectors)
 
     def _write(self, hashes: Sequence[bytes], rows: TokenVectors) -> None:
         make_folder(self.folder)
         descriptor, name = tempfile.mkstemp(suffix=VECTORS, dir=self.folder)
         with os.fdopen(descriptor, "wb") as file:
+            # The vectors before their index: an index never names a file that is not complete.
             np.save(file, rows.vectors, allow_pickle=False)
         protect(name)
         fsync(Path(name))
@@ -89,7 +93,7 @@ class TokenVectorFiles:
 
 
 def token_file_damage(path: Path) -> str:
-    """What is wrong with an index of token vectors, or with the vectors, in words; empty if nothing is."""
+    """Check an index of token vectors and the vectors, and return what is wrong in words; empty if nothing is."""
     if damage := array_damage(path):
         return damage
     try:
@@ -107,63 +111,67 @@ def _digest(vectors: Vectors) -> bytes:
     return blake2b(np.ascontiguousarray(vectors).reshape(-1).view(np.uint8), digest_size=16).digest()  # type: ignore[arg-type]
 
 
+# Texts in a call of the embedder, texts in a file, and nodes in one product: each bounds memory, and how long a
+# cancelled search goes on.
 EMBEDDED_AT_ONCE, WRITTEN_AT_ONCE, COMPARED_AT_ONCE = 64, 2_048, 256
 
 
 @dataclass(frozen=True, eq=False)
 class TokenIndex:
-    """Where the token vectors of each node are; `hashes` of the texts of all nodes, in the order of their keys."""
+    """Token vectors of a group's nodes; `hashes` are of their texts, in the order of their keys."""
 
     hashes: Sequence[bytes]
-    kept: TokenVectorFiles
+    files: TokenVectorFiles
 
     def scores(self, query: Vectors, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """float64[m]: Σ_i max_j q_i · d_j of the nodes at int64[m], for a query float32[tokens, d]."""
-        found = [np.zeros(0)]
+        """Return float64[m], Σ_i max_j q_i · d_j of the nodes at int64[m], for a query float32[tokens, d]."""
+        parts = [np.zeros(0)]
         for start in range(0, len(positions), COMPARED_AT_ONCE):
             check_cancelled()
-            some = positions[start : start + COMPARED_AT_ONCE].tolist()
-            found.append(max_sims(query, self.kept.of([self.hashes[at] for at in some])))
-        return np.concatenate(found)
+            batch = positions[start : start + COMPARED_AT_ONCE].tolist()
+            parts.append(max_sims(query, self.files.vectors_of([self.hashes[position] for position in batch])))
+        return np.concatenate(parts)
 
 
 def token_index(snapshot: "Snapshot", group: str, embedder: TokenEmbedder) -> TokenIndex:
-    """The token vectors of a group; what is not kept yet is embedded, and kept in the store's folder."""
-    return derived(snapshot.derived, ("tokens", group, embedder.name), lambda: _built(snapshot, group, embedder))
+    """Return the token vectors of a group; those that are missing are embedded and kept in the store's folder."""
+    return derived(snapshot.derived, ("tokens", group, embedder.name), lambda: _build_index(snapshot, group, embedder))
 
 
-def embedded(embedder: TokenEmbedder, texts: Sequence[str], *, is_query: bool = False) -> TokenVectors:
-    """The token vectors of texts; raises `ModelError` where they are none."""
-    found = embedder.embed_tokens(texts, kind="query" if is_query else "passage")
-    if len(found) != len(texts) or found.vectors.shape[1] != embedder.dimension:
+def embed_tokens(embedder: TokenEmbedder, texts: Sequence[str], *, is_query: bool = False) -> TokenVectors:
+    """Embed texts by their tokens; raise ModelError for vectors that do not fit the texts or the embedder."""
+    rows = embedder.embed_tokens(texts, kind="query" if is_query else "passage")
+    if len(rows) != len(texts) or rows.vectors.shape[1] != embedder.dimension:
         raise ModelError(
-            f"{embedder.name} gave token vectors of {len(found)} texts with {found.vectors.shape[1]} numbers each, for "
+            f"{embedder.name} gave token vectors of {len(rows)} texts with {rows.vectors.shape[1]} numbers each, for "
             f"{len(texts)} texts and {embedder.dimension} numbers. Correct the embedder."
         )
-    return found
+    return rows
 
 
-def _built(snapshot: "Snapshot", group: str, embedder: TokenEmbedder) -> TokenIndex:
-    kept = TokenVectorFiles(tokens_folder(snapshot.opened.folder, embedder.name), embedder.dimension)
+def _build_index(snapshot: "Snapshot", group: str, embedder: TokenEmbedder) -> TokenIndex:
+    files = TokenVectorFiles(tokens_folder(snapshot.open_store.folder, embedder.name), embedder.dimension)
     hashes: list[bytes] = []
-    lacking: dict[bytes, str] = {}
+    missing: dict[bytes, str] = {}
     for text in texts_of(snapshot, snapshot.open.records(group).keys):
         hashes.append(hash_of(text))
-        if hashes[-1] not in kept.places:
-            lacking[hashes[-1]] = text
-        if len(lacking) >= WRITTEN_AT_ONCE:
-            _embed(kept, embedder, lacking)
-    _embed(kept, embedder, lacking)
-    return TokenIndex(hashes, kept)
+        if hashes[-1] not in files.places:
+            missing[hashes[-1]] = text
+        # Written in pieces, so that a search that is cancelled keeps what it has embedded.
+        if len(missing) >= WRITTEN_AT_ONCE:
+            _embed(files, embedder, missing)
+    _embed(files, embedder, missing)
+    return TokenIndex(hashes, files)
 
 
-def _embed(kept: TokenVectorFiles, embedder: TokenEmbedder, lacking: dict[bytes, str]) -> None:
-    texts, parts = list(lacking.values()), list[Vectors]()
+def _embed(files: TokenVectorFiles, embedder: TokenEmbedder, missing: dict[bytes, str]) -> None:
+    texts, parts = list(missing.values()), list[Vectors]()
     for start in range(0, len(texts), EMBEDDED_AT_ONCE):
         check_cancelled()
-        rows = embedded(embedder, texts[start : start + EMBEDDED_AT_ONCE])
-        parts += [rows.row(at) for at in range(len(rows))]
+        rows = embed_tokens(embedder, texts[start : start + EMBEDDED_AT_ONCE])
+        parts += [rows.row(row) for row in range(len(rows))]
     if parts:
         offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
-        kept.add(list(lacking), TokenVectors(offsets, np.concatenate(parts)))
-        lacking.clear()
+        files.add(list(missing), TokenVectors(offsets, np.concatenate(parts)))
+        # The caller goes on collecting into the same dictionary.
+        missing.clear()

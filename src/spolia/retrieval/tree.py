@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage(Value):
-    """What was done on one level: nodes that were there, nodes that were compared, keys and scores of the best."""
+    """One level of a search down a tree: counts of nodes allowed and compared, keys and scores of the best."""
 
     group: str
     compared: int
@@ -33,7 +33,7 @@ class Stage(Value):
 
 @dataclass(frozen=True)
 class Descend(Operator[Query, Ranking]):
-    """Search a hierarchical index: keep the best nodes of each level, and search only the nodes below them.
+    """Search down a hierarchy: it keeps the best nodes of each level and searches only below them.
 
     The levels are groups of one corpus, the coarsest first: sections by their summaries, chunks by their text. A node
     belongs to one of the level above if both have an ancestor in the nearest group that both were made from, so that a
@@ -97,7 +97,7 @@ class Descend(Operator[Query, Ranking]):
         return Ranking(value, snapshot.hits(last.found, access()), self.source)
 
     def stages(self, query: Query) -> tuple[Stage, ...]:
-        """What is done on each level; raises as a search does."""
+        """Return what a search does on each level; it raises as a search does."""
         return self._stages(self._snapshot(), query)
 
     def reads(self, value: Query, /) -> Any:
@@ -112,28 +112,30 @@ class Descend(Operator[Query, Ranking]):
             for group in self.levels:
                 refuse_other(group, snapshot, self.embedder)
         steps = self._steps(snapshot)
-        there = steps.leading(self._allowed(snapshot, query))
-        candidates, stages = there[0], []
+        leading = steps.leading_to_allowed(self._allowed(snapshot, query))
+        candidates, stages = leading[0], []
         for level, group in enumerate(self.levels[:-1]):
-            found = best(snapshot, group, query, self.embedder, candidates, self.width) if self.width else []
-            stages.append(Stage(group.name, candidates.count if self.width else 0, there[level].count, tuple(found)))
-            kept = [key for key, _ in found] or candidates.keys[candidates.positions()]
-            candidates = there[level + 1].only(steps.below(level, kept))
-        found = best(snapshot, self.levels[-1], query, self.embedder, candidates, self.top_k)
-        return (*stages, Stage(self.levels[-1].name, candidates.count, there[-1].count, tuple(found)))
+            ranking = best(snapshot, group, query, self.embedder, candidates, self.width) if self.width else []
+            stages.append(
+                Stage(group.name, candidates.count if self.width else 0, leading[level].count, tuple(ranking))
+            )
+            best_keys = [key for key, _ in ranking] or candidates.keys[candidates.positions()]
+            candidates = leading[level + 1].restrict_to(steps.step_down(level, best_keys))
+        ranking = best(snapshot, self.levels[-1], query, self.embedder, candidates, self.top_k)
+        return (*stages, Stage(self.levels[-1].name, candidates.count, leading[-1].count, tuple(ranking)))
 
     def _allowed(self, snapshot: Snapshot, query: Query) -> list[Allowed]:
-        """What may be read on the upper levels, and what may be found on the last one."""
-        who = access()
-        *above, last = [group.name for group in self.levels]
-        wanted = narrowed(self.filter, query.filter, narrowing())
-        return [*(snapshot.allowed(name, who) for name in above), snapshot.allowed(last, who, wanted)]
+        """Return readable nodes of the upper levels, and of the last level those that may be found."""
+        principals = access()
+        *upper, last = [group.name for group in self.levels]
+        filter = narrowed(self.filter, query.filter, narrowing())
+        return [*(snapshot.allowed(name, principals) for name in upper), snapshot.allowed(last, principals, filter)]
 
     def _steps(self, snapshot: Snapshot) -> TreeSteps:
         from spolia.retrieval.tree_levels import TreeSteps
 
         names = tuple(group.name for group in self.levels)
-        found: TreeSteps | None = snapshot.derived.get(("steps", names))
-        if found is None:
-            found = snapshot.derived[("steps", names)] = TreeSteps(snapshot, names)
-        return found
+        steps: TreeSteps | None = snapshot.derived.get(("steps", names))
+        if steps is None:
+            steps = snapshot.derived[("steps", names)] = TreeSteps(snapshot, names)
+        return steps

@@ -1,4 +1,4 @@
-"""The base of searches by the vectors of an embedder, and whether a group was embedded by it."""
+"""Base of searches by the vectors of an embedder, and the check that the group was embedded by it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from spolia.core.run_context import access, may_be_late, note
 from spolia.deferred import numpy as np
 from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
-from spolia.models.protocols import Embedder, SparseEmbedder, embedded
-from spolia.retrieval.group_search import GroupSearch, searched
+from spolia.models.protocols import Embedder, SparseEmbedder, embed_checked
+from spolia.retrieval.group_search import GroupSearch, search_text
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import MAIN
 from spolia.stores.manifest import refuse_other_embedder
@@ -29,14 +29,15 @@ _LARGEST = 3.4028234e38  # of float32
 SPECIALS = 8  # tokens around a text, at most: its beginning and end, and a prefix for queries
 
 
-def read(query: Query, embedder: Embedder, row: int | None = None) -> str | None:
-    """The text to embed, None where the query brings its vector; QueryError where one is of no use."""
+def text_to_embed(query: Query, embedder: Embedder, row: int | None = None) -> str | None:
+    """Return the text to embed, None where the query brings its vector; raise QueryError where either is of no use."""
     if query.vector is not None:
         _refuse_odd(query.vector, embedder)
         return None
-    text = searched(query, row=row)
-    most = len(text.encode("utf-8", "replace")) + SPECIALS  # no tokenizer makes more tokens than there are bytes
-    if most > embedder.window and (tokens := embedder.tokens([text])[0]) > embedder.window:
+    text = search_text(query, row=row)
+    token_bound = len(text.encode("utf-8", "replace")) + SPECIALS  # no tokenizer makes more tokens than there are bytes
+    # Tokens are counted only where bytes cannot rule out that the text is too long.
+    if token_bound > embedder.window and (tokens := embedder.tokens([text])[0]) > embedder.window:
         note(f"The question has {tokens} tokens; {embedder.name} reads the first {embedder.window}.", row=row)
     return text
 
@@ -55,34 +56,34 @@ def _refuse_odd(vector: Sequence[float], embedder: Embedder) -> None:
             )
 
 
-def vectors_of(asked: Sequence[Query], texts: Sequence[str | None], embedder: Embedder) -> Vectors:
-    """A vector float32[d] for each query: its own, or that of its text (from `read`), all of them embedded together."""
-    vectors = np.zeros((len(asked), embedder.dimension), dtype=np.float32)
-    for row, query in enumerate(asked):
+def vectors_of(queries: Sequence[Query], texts: Sequence[str | None], embedder: Embedder) -> Vectors:
+    """Return a vector float32[d] for each query: its own, or its text's; all texts are embedded in one call."""
+    vectors = np.zeros((len(queries), embedder.dimension), dtype=np.float32)
+    for row, query in enumerate(queries):
         if query.vector is not None:
             vectors[row] = query.vector
     rows = [row for row, text in enumerate(texts) if text is not None]
     if rows:
-        vectors[rows] = embedded(embedder, [text for text in texts if text is not None], "query")
+        vectors[rows] = embed_checked(embedder, [text for text in texts if text is not None], "query")
     return vectors
 
 
 def sparse_vectors_of(texts: Sequence[str | None], embedder: SparseEmbedder) -> SparseRows:
-    """The sparse vectors of queries, all of them embedded together."""
-    found = embedder.embed_sparse([text or "" for text in texts], kind="query")
-    if len(found) != len(texts):
+    """Embed the texts of queries as sparse vectors, in one call."""
+    rows = embedder.embed_sparse([text or "" for text in texts], kind="query")
+    if len(rows) != len(texts):
         raise ModelError(
-            f"{embedder.name} gave {len(found)} sparse vectors for {len(texts)} questions. Correct the embedder."
+            f"{embedder.name} gave {len(rows)} sparse vectors for {len(texts)} questions. Correct the embedder."
         )
-    return found
+    return rows
 
 
 def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | SparseEmbedder) -> None:
     """Raise ManifestMismatch for an embedder that the group was not embedded by, naming the ones that it was."""
     manifest = snapshot.manifest(group.name)
-    how = manifest.embedded(embedder.name)
-    if how is not None:
-        refuse_other_embedder(how, group.name, embedder)
+    embedding = manifest.find_embedding(embedder.name)
+    if embedding is not None:
+        refuse_other_embedder(embedding, group.name, embedder)
     else:
         names = ", ".join(repr(embedding.embedder) for embedding in manifest.embeddings)
         way = (
@@ -93,7 +94,7 @@ def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | Spar
                 "embeddings=(Embedding(embedder),)))"
             )
         )
-        store = snapshot.opened.store
+        store = snapshot.open_store.store
         if names:
             way = f"with that embedder, or {way}"
         elif group.name == MAIN:
@@ -113,28 +114,28 @@ def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | Spar
 def best(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder | None, allowed: Allowed, top_k: int
 ) -> list[tuple[int, float]]:
-    """Keys and scores of the best allowed nodes, ties by node id; by BM25 without an embedder."""
+    """Return keys and scores of the best allowed nodes, ties by node id; by BM25 without an embedder."""
     if embedder is None:
-        return snapshot.search(group.name, searched(query), top_k, access(), among=allowed)
-    scores = by_meaning(snapshot, group, query, embedder, allowed)
+        return snapshot.search(group.name, search_text(query), top_k, access(), candidates=allowed)
+    scores = vector_scores(snapshot, group, query, embedder, allowed)
     return best_hits(scores.items(), top_k, snapshot.ids)
 
 
-def by_meaning(
+def vector_scores(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder, allowed: Allowed
 ) -> dict[int, float]:
-    """The score of each allowed node by its key, in the metric of the group; raises as `best` does."""
-    from spolia.stores.vectors.search import exact, questions
+    """Return the score of each allowed node by its key, in the metric of the group; raise as `best` does."""
+    from spolia.stores.vectors.search import check_queries, exact_scores
 
     refuse_other(group, snapshot, embedder)
-    how = snapshot.manifest(group.name).embedded(embedder.name)
-    assert how is not None
-    vectors = vectors_of([query], [read(query, embedder)], embedder)
-    (asked,) = questions(how.metric, vectors, embedder.dimension)
+    embedding = snapshot.manifest(group.name).find_embedding(embedder.name)
+    assert embedding is not None
+    vectors = vectors_of([query], [text_to_embed(query, embedder)], embedder)
+    (query_vector,) = check_queries(embedding.metric, vectors, embedder.dimension)
     keys = allowed.keys[allowed.positions()].tolist()
     if not keys:
         return {}
-    scores = exact(how.metric, asked, snapshot.vectors(group.name, embedder.name, allowed))
+    scores = exact_scores(embedding.metric, query_vector, snapshot.vectors(group.name, embedder.name, allowed))
     return dict(zip(keys, scores.tolist(), strict=True))
 
 
@@ -143,7 +144,7 @@ Found = list[list[tuple[int, float]]]
 
 
 class VectorSearch(GroupSearch, Generic[V]):
-    """Base of what embeds queries and searches a node group by their vectors.
+    """Base of searches of a node group by the vectors of its queries.
 
     The queries of a batch are embedded together, and those with the same filter are searched together. What is wrong
     with a query is found before that, so that only its own row fails. Subclasses write `read`, `vectors`, `nearest`.
@@ -158,67 +159,71 @@ class VectorSearch(GroupSearch, Generic[V]):
 
     @abstractmethod
     def read(self, query: Query, row: int | None, /) -> str | None:
-        """The text to embed, None where the query brings its vector; `row` is its place in a batch, None if alone."""
+        """Return the text to embed, None where the query brings its vector; `row` is its place in a batch, None if
+        alone."""
 
     @abstractmethod
     def vectors(self, queries: Sequence[Query], texts: Sequence[str | None], /) -> V:
-        """The vectors of queries, a row for each; `texts` are what `read` gave for them."""
+        """Return the vectors of queries, a row for each; `texts` are what `read` gave for them."""
 
     @abstractmethod
     def nearest(
-        self, snapshot: Snapshot, vectors: V, rows: list[int], who: frozenset[str], wanted: Filter | None, /
+        self, snapshot: Snapshot, vectors: V, rows: list[int], principals: frozenset[str], filter: Filter | None, /
     ) -> Found:
-        """Keys and scores of what is nearest to some rows of the vectors."""
+        """Return keys and scores of the nodes nearest to some rows of the vectors."""
 
     def late(self) -> tuple[VectorSearch[V], ...]:
         return (self,) if type(self).hits is VectorSearch.hits else ()
 
     def hits(
-        self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
     ) -> tuple[Hit, ...] | LateHits:
-        (pairs,) = self._found([query], [self.read(query, None)], snapshot, who)
-        return snapshot.late_hits(pairs, who) if may_be_late(self) else snapshot.hits(pairs, who)
+        (pairs,) = self._search_queries([query], [self.read(query, None)], snapshot, principals)
+        return snapshot.late_hits(pairs, principals) if may_be_late(self) else snapshot.hits(pairs, principals)
 
     def snapshot(self) -> Snapshot:
-        """The generation that is searched. A built-in group gets vectors by the embedder at their first use."""
-        from spolia.stores.groups.materialise import with_vectors
+        """Return the generation to search. A built-in group gets vectors by the embedder at their first use."""
+        from spolia.stores.groups.materialise import with_embedding
 
-        return with_vectors(self.group, self.embedder).snapshot()
+        return with_embedding(self.group, self.embedder).snapshot()
 
     def apply_batch(self, values: Sequence[Query], /) -> list[Ranking | Failure]:
-        snapshot, who = self.snapshot(), access()
+        snapshot, principals = self.snapshot(), access()
         results: dict[int, Ranking | Failure] = {}
         texts: dict[int, str | None] = {}
         for row, query in enumerate(values):
             try:
-                snapshot.allowed(self.group.name, who, self.wanted(query))
+                snapshot.allowed(self.group.name, principals, self.effective_filter(query))
                 texts[row] = self.read(query, row)
+            # Only this query's row fails; the others are embedded together.
             except (QueryError, FilterError) as error:
                 results[row] = Failure.of(error, self.short)
-        asked = [values[row] for row in texts]
-        for row, pairs in zip(texts, self._found(asked, list(texts.values()), snapshot, who), strict=True):
-            results[row] = Ranking(values[row], snapshot.hits(pairs, who), self.source)
+        valid_queries = [values[row] for row in texts]
+        for row, pairs in zip(
+            texts, self._search_queries(valid_queries, list(texts.values()), snapshot, principals), strict=True
+        ):
+            results[row] = Ranking(values[row], snapshot.hits(pairs, principals), self.source)
         return [results[row] for row in range(len(values))]
 
-    def _found(
-        self, asked: Sequence[Query], texts: Sequence[str | None], snapshot: Snapshot, who: frozenset[str]
+    def _search_queries(
+        self, queries: Sequence[Query], texts: Sequence[str | None], snapshot: Snapshot, principals: frozenset[str]
     ) -> Found:
-        """For each query, keys and scores of what is nearest."""
-        if not asked:
+        """Return for each query the keys and scores of the nearest nodes."""
+        if not queries:
             return []
         refuse_other(self.group, snapshot, self.embedder)
-        vectors = self.vectors(asked, texts)
-        found: dict[int, list[tuple[int, float]]] = {}
-        for rows in self._by_filter(asked):
-            wanted = self.wanted(asked[rows[0]])
-            for row, pairs in zip(rows, self.nearest(snapshot, vectors, rows, who, wanted), strict=True):
-                found[row] = pairs
-        return [found[row] for row in range(len(asked))]
+        vectors = self.vectors(queries, texts)
+        pairs_by_row: dict[int, list[tuple[int, float]]] = {}
+        for rows in self._rows_by_filter(queries):
+            filter = self.effective_filter(queries[rows[0]])
+            for row, pairs in zip(rows, self.nearest(snapshot, vectors, rows, principals, filter), strict=True):
+                pairs_by_row[row] = pairs
+        return [pairs_by_row[row] for row in range(len(queries))]
 
-    def _by_filter(self, asked: Sequence[Query]) -> list[list[int]]:
-        """Which rows are searched together: those with the same filter."""
+    def _rows_by_filter(self, queries: Sequence[Query]) -> list[list[int]]:
+        """Group the rows that share a filter, which are searched together."""
         rows: dict[bytes | None, list[int]] = {}
-        for row, query in enumerate(asked):
-            wanted = self.wanted(query)
-            rows.setdefault(None if wanted is None else wanted.digest, []).append(row)
+        for row, query in enumerate(queries):
+            filter = self.effective_filter(query)
+            rows.setdefault(None if filter is None else filter.digest, []).append(row)
         return list(rows.values())

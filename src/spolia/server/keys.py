@@ -21,7 +21,7 @@ from typing import Any, Self
 from spolia.checksums import checksum_of
 from spolia.errors import QueryError, StoreCorrupt
 from spolia.private_files import make_folder, private
-from spolia.record_files import connect, guard, named
+from spolia.record_files import connect, guard, translate_damage
 from spolia.run import Budget
 from spolia.run.budget import Limiter
 from spolia.types import Usage, Value
@@ -105,7 +105,7 @@ class UsageLedger:
     ...     ledger, quota = UsageLedger(Path(folder) / "usage.db"), DailyQuota(tokens=100)
     ...     ledger.add("ann", Usage(input_tokens=60))
     ...     first, second = ledger.limiter("ann", quota), ledger.limiter("ann", quota)
-    ...     first.reserve(Usage(output_tokens=40), optional=False), second.take(Usage(output_tokens=1), optional=False)
+    ...     first.reserve(Usage(output_tokens=40), optional=False), second.add(Usage(output_tokens=1), optional=False)
     ...     UsageLedger(Path(folder) / "usage.db").refusal("ann", quota)
     ('', '100 of 100 tokens are spent, the call may take up to 1')
     '100 tokens'
@@ -130,7 +130,7 @@ class UsageLedger:
             day: since the epoch; 0 for today.
         """
         row = (key, day or time() // DAY_S, requests, spent.input_tokens + spent.output_tokens, spent.cost_usd)
-        with self._lock, named(self._file, REMEDY):
+        with self._lock, translate_damage(self._file, REMEDY):
             self._connection.execute(
                 "INSERT INTO usage (key, day, requests, tokens, usd) VALUES (?, ?, ?, ?, ?) "
                 "ON CONFLICT DO UPDATE SET requests = requests + "
@@ -140,7 +140,7 @@ class UsageLedger:
 
     def used(self, key: str, day: float = 0) -> tuple[int, int, float]:
         """Requests, tokens and US dollars; what calls in progress may take counts, too."""
-        with self._lock, named(self._file, REMEDY):
+        with self._lock, translate_damage(self._file, REMEDY):
             rows = self._connection.execute(
                 "SELECT requests, tokens, usd FROM usage WHERE key = ? AND day = ?", (key, day or time() // DAY_S)
             )
@@ -149,7 +149,7 @@ class UsageLedger:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """While inside, no other server of the store counts."""
-        with self._lock, named(self._file, REMEDY):
+        with self._lock, translate_damage(self._file, REMEDY):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield

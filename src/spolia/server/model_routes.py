@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from spolia.errors import QueryError, UnknownFlow
-from spolia.models.protocols import AnyModel, Embedder, Kind, Scorer, embedded
+from spolia.models.protocols import AnyModel, Embedder, Kind, Scorer, embed_checked
 from spolia.run import Run
 from spolia.server.json_reply import JsonReply
 from spolia.server.reply_schemas import TypedDict
@@ -128,7 +128,7 @@ def add_model_routes(app: FastAPI, service: Service) -> None:
 def _embedded(run: Run, embedder: Embedder, asked: EmbeddingsRequest) -> EmbeddingsReply:
     texts = [asked.input] if isinstance(asked.input, str) else asked.input
     with run.lane():
-        vectors = embedded(embedder, texts, asked.kind).astype("<f4")
+        vectors = embed_checked(embedder, texts, asked.kind).astype("<f4")
         tokens = sum(embedder.tokens(texts))
     is_packed = asked.encoding_format == "base64"
     rows: list[Any] = [b64encode(one.tobytes()).decode() for one in vectors] if is_packed else vectors.tolist()

@@ -48,7 +48,7 @@ from spolia.services.knowledge_bases import (
 from spolia.services.publisher import AFTER, Publisher, Reparse, table_of
 from spolia.stores.backends.rows import NOT_YET, SourceRow, in_batches
 from spolia.stores.corpus import Corpus
-from spolia.stores.manifest import in_order
+from spolia.stores.manifest import sort_groups
 from spolia.types import Document, Node, Scalar, Value, is_unicode, principals
 from spolia.types.documents import SENT
 
@@ -130,7 +130,7 @@ class Documents(Publisher):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     documents = Documents(Corpus(f"{folder}/notes.spolia"))
     ...     task = documents.add("tides.md", b"The moon causes the tides.")
-    ...     documents.publish(), documents.queue.job(task).state, [one.name for one in documents.found()]
+    ...     documents.publish(), documents.queue.job(task).state, [one.register for one in documents.found()]
     (1, 'done', ['tides.md'])
     """
 
@@ -388,7 +388,7 @@ class Documents(Publisher):
             return DocumentStatus(_undone(last), ())
         reasons = {one.group: one.reason for one in snapshot.unmade() if one.document == document.id}
         groups = dict[str, GroupStatus]()
-        for manifest in in_order(snapshot.manifests):
+        for manifest in sort_groups(snapshot.manifests):
             above = next((one for one in (manifest.parent, manifest.ref) if one in groups), "")
             groups[manifest.group] = _group_status(manifest.group, reasons.get(manifest.group, ""), groups.get(above))
         return DocumentStatus(_stored(name, document, row, bool(waiting)), tuple(groups.values()))
@@ -408,7 +408,7 @@ class Documents(Publisher):
         snapshot, _, document = self._readable(name, access)
         if group not in snapshot.groups():
             raise NotFound(f"There is no node group {group!r:.80}. Write one of {', '.join(snapshot.groups())}.")
-        every = snapshot.numbered(document.id, group, after + 1, LAST_NUMBER if page else after + limit, access)
+        every = snapshot.numbered_nodes(document.id, group, after + 1, LAST_NUMBER if page else after + limit, access)
         return [one for one in every if not page or _is_on(one, page)][:limit]
 
     def original(self, name: str, access: frozenset[str] = frozenset()) -> bytes:
@@ -576,7 +576,7 @@ class Documents(Publisher):
         own, new, read = (list(map(checked_name, names)) for names in (own, new, read))
         with self.queue.changes([*own, *new, *read]) as newest:
             snapshot = self.corpus.snapshot()  # after the queue: what waits no longer is there
-            stored = snapshot.named(SENT + one for one in (*own, *new, *read))
+            stored = snapshot.document_ids(SENT + one for one in (*own, *new, *read))
             stored = {uri.removeprefix(SENT): id for uri, id in stored.items()}
             newest = {name: job for name, job in newest.items() if job.state != "done" or name in stored}
             for name in own:

@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
 from spolia.errors import StoreUnavailable
-from spolia.record_files import connect, guard, named
+from spolia.record_files import connect, guard, translate_damage
 from spolia.stores.backends.sqlite.connection import is_full
 from spolia.types import Value
 
@@ -213,7 +213,7 @@ class SqliteTable:
                 yield
                 return
             try:
-                with named(self.file, REMEDY):
+                with translate_damage(self.file, REMEDY):
                     self._connection.execute("BEGIN IMMEDIATE")
                     yield
                     self._connection.execute("COMMIT")

@@ -12,8 +12,8 @@ import psycopg
 
 from spolia.services.jobs import MORE, TABLE
 from spolia.stores.backends.postgres.address import Address
-from spolia.stores.backends.postgres.dialect import problem
-from spolia.stores.backends.postgres.session import WRITE_S, connected
+from spolia.stores.backends.postgres.dialect import translate_error
+from spolia.stores.backends.postgres.session import WRITE_S, connect
 
 _NAMED = re.compile(r"(?<!:):([a-z_]+)")
 
@@ -23,7 +23,7 @@ def _translated(address: Address) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise problem(address, "used", error) or error from error
+        raise translate_error(address, "used", error) or error from error
 
 
 class PostgresTable:
@@ -34,7 +34,7 @@ class PostgresTable:
 
     def __init__(self, address: Address) -> None:
         self.address, self._lock, self._depth = address, RLock(), 0
-        self._connection = connected(address, WRITE_S, f"search_path={address.schema}")
+        self._connection = connect(address, WRITE_S, f"search_path={address.schema}")
         with self.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('spolia jobs', 0))")
             for statement in (TABLE, *MORE):
@@ -45,7 +45,7 @@ class PostgresTable:
     def transaction(self) -> Iterator[None]:
         with self._lock, _translated(self.address):
             if self._connection.closed and not self._depth:
-                self._connection = connected(self.address, WRITE_S, f"search_path={self.address.schema}")
+                self._connection = connect(self.address, WRITE_S, f"search_path={self.address.schema}")
             self._depth += 1
             try:
                 with self._connection.transaction():

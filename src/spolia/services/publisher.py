@@ -27,10 +27,10 @@ from spolia.indexing.workers.prepare import Executor
 from spolia.services.callbacks import Callbacks
 from spolia.services.jobs import LEASE_S, Claim, JobQueue, JobTable, SqliteTable
 from spolia.services.knowledge_bases import BASE, base_of
-from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.postgres.address import parse_address
 from spolia.stores.corpus import POSTGRES, Corpus
 from spolia.stores.definition import Definition
-from spolia.stores.manifest import definition_by_now
+from spolia.stores.manifest import current_definition
 from spolia.stores.writer import compact_all
 from spolia.types import Scalar
 from spolia.types.documents import SENT
@@ -227,8 +227,8 @@ class Publisher:
         """The groups of the store as they are, or the one that it begins with."""
         manifest = self.corpus.snapshot().manifests.get("chunk")
         own = self.definition or main_definition(None, None, None)
-        own = own if manifest is None else definition_by_now(manifest, self.known)
-        return RequestedGroups("chunk", own, known=self.known, given=self.corpus.given)
+        own = own if manifest is None else current_definition(manifest, self.known)
+        return RequestedGroups("chunk", own, known=self.known, given=self.corpus.definitions)
 
     @contextmanager
     def _renewed(self, claims: Sequence[Claim]) -> Iterator[None]:
@@ -254,7 +254,7 @@ def table_of(corpus: Corpus) -> JobTable:
         return SqliteTable(corpus.backend.folder / "jobs.db")
     from spolia.services.postgres_jobs import PostgresTable
 
-    return PostgresTable(address_of(corpus.path))
+    return PostgresTable(parse_address(corpus.path))
 
 
 def _in_its_base(uri: str) -> dict[str, Scalar]:

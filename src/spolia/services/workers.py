@@ -30,7 +30,7 @@ from spolia.core.environment import refuse_env
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, DocumentError, QueryError, ReaderDied, SpoliaError, WorkersFailed
-from spolia.indexing.readers.reader import Blob, Container, FileReader, for_web, reader_of, versioned
+from spolia.indexing.readers.reader import Blob, Container, FileReader, for_web, reader_of, versioned_name
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.indexing.workers.prepare import NOTHING, Executor, Prepared, SplitPlan
@@ -38,7 +38,7 @@ from spolia.indexing.workers.protocol import embedded, plain_prepared, prepared_
 from spolia.services.jobs import SERVICE, WORK, WORKER, Claim, JobQueue, NewJob
 from spolia.stores.groups.nodes import GroupBuild
 from spolia.types import Value
-from spolia.worker_process import Died, WireFrame, failure, raise_said, receive, send
+from spolia.worker_process import WireFrame, WorkerDied, describe_failure, raise_error, read_frame, write_frame
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder
@@ -152,7 +152,7 @@ class SharedWorkers:
         try:
             if blob.size > LARGEST_SENT:
                 raise Unfit
-            said = {"task": "prepare", "uri": blob.uri, "reader": versioned(reader), "plan": _plain_plan(plan)}
+            said = {"task": "prepare", "uri": blob.uri, "reader": versioned_name(reader), "plan": _plain_plan(plan)}
             return prepared_of(*self._asked(said, blob.data))
         except (CodecError, Unfit):
             return self.here.prepare(reader, blob, plan)
@@ -195,8 +195,8 @@ class SharedWorkers:
             logging.getLogger(__name__).warning("%s", found["unfit"])
             raise Unfit
         try:
-            raise_said(found, DocumentError)
-        except Died as died:
+            raise_error(found, DocumentError)
+        except WorkerDied as died:
             raise DocumentError(f"A worker {died}.") from died
         return found, attached
 
@@ -224,7 +224,7 @@ class SharedWorkers:
                 future = self._sent.pop(job.id, None)
             if future is None:
                 continue
-            if job.state == "done" and (frame := receive(BytesIO(result))) is not None:
+            if job.state == "done" and (frame := read_frame(BytesIO(result))) is not None:
                 future.set_result(frame)
             else:
                 future.set_exception(ReaderDied(f"It ended several workers: {job.reason}. Leave it out."))
@@ -285,7 +285,7 @@ def work(
                 held[:] = queue.claim(here.name, 1, PRESENT_S, WORK)
                 for claim in held:
                     result = BytesIO()
-                    send(result, *tools.done(claim, queue.attachment(claim.id) or b""))
+                    write_frame(result, *tools.done(claim, queue.attachment(claim.id) or b""))
                     if not stopped.is_set():
                         queue.hand_in(claim, result.getvalue())
                 if held:
@@ -309,13 +309,13 @@ class _Tools:
         except CodecError as error:
             return {"unfit": f"A worker cannot make what the service names: {error}"}, []
         except Exception as error:
-            return failure(error), []
+            return describe_failure(error), []
 
     def _read(self, said: dict[str, Any], data: bytes) -> WireFrame:
         reader = reader_of(said["uri"], self.readers)
-        if reader is not None and versioned(reader) != said["reader"]:
+        if reader is not None and versioned_name(reader) != said["reader"]:
             reader = for_web(reader)
-        if reader is None or versioned(reader) != said["reader"]:
+        if reader is None or versioned_name(reader) != said["reader"]:
             return {"unfit": f"A worker lacks the reader {said['reader']}. Start it with the service's options."}, []
         return plain_prepared(self.own.prepare(reader, Blob(said["uri"], data), self.plan(said["plan"])))
 
@@ -386,9 +386,9 @@ class LaunchCommand(Value):
         template: with `{arguments}` in the place of the arguments of `spolia`, and perhaps `{number}`, from 1. Inside
             quotes the arguments are quoted for another shell, as ssh needs it.
 
-    >>> LaunchCommand("srun -n1 spolia {arguments}").words(1, ["worker", "--jobs", "my notes"])
+    >>> LaunchCommand("srun -n1 spolia {arguments}").text_since(1, ["worker", "--jobs", "my notes"])
     ['srun', '-n1', 'spolia', 'worker', '--jobs', 'my notes']
-    >>> LaunchCommand("ssh node{number} 'spolia {arguments}'").words(2, ["worker", "--jobs", "my notes"])
+    >>> LaunchCommand("ssh node{number} 'spolia {arguments}'").text_since(2, ["worker", "--jobs", "my notes"])
     ['ssh', 'node2', "spolia worker --jobs 'my notes'"]
     """
 

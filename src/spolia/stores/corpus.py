@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.run_context import pin, reach
 from spolia.core.validation import validate
-from spolia.errors import GroupError, StoreError, installed
+from spolia.errors import GroupError, StoreError, require_extra
 from spolia.stores.backends.backend import Backend
-from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.postgres.address import parse_address
 from spolia.stores.definition import DOCUMENT, Definition
 from spolia.types import Value, kept
 
@@ -52,28 +52,29 @@ class Corpus(Value):
             object.__setattr__(self, "path", str(self.path))
         if not isinstance(self.path, str):
             raise StoreError(f"Corpus({self.path!r:.60}) is in no place. Write its folder: Corpus('notes.spolia').")
-        if is_meant(self.path):
-            address_of(self.path)
+        # Raises for a password before the address is written into flows and traces.
+        if is_database_address(self.path):
+            parse_address(self.path)
 
     @property
     def backend(self) -> Backend:
-        """Where its documents, nodes and vectors are."""
+        """Return the backend that stores its documents, nodes and vectors."""
         return backend_of(self.path)
 
     @property
     def env_names(self) -> dict[str, bool]:
         """See `spolia.core.environment.env_of`."""
-        return address_of(self.path).env_names if self.path.startswith(POSTGRES) else {}
+        return parse_address(self.path).env_names if self.path.startswith(POSTGRES) else {}
 
     waits: ClassVar[bool] = False
     scoped: ClassVar[bool] = True
 
     def fingerprint(self) -> str | None:
-        """Which store, and which generation of it this run sees; None where there is no store."""
+        """Identify the store, and the generation of it that this run sees; None if the store does not exist."""
         return self.snapshot().fingerprint if self.exists() else None
 
     def group(self, name: str = "chunk", definition: Definition | None = None) -> "NodeGroup":
-        """The address of a node group.
+        """Return the address of a node group.
 
         Args:
             name: of a group that the store has, that is built in (`document`, `page`, `sentence`, `fine`, `medium`,
@@ -84,16 +85,16 @@ class Corpus(Value):
         """
         group = NodeGroup(self, name, definition)
         if group.definition is not None and name != DOCUMENT:
-            self.given[name] = group.definition
+            self.definitions[name] = group.definition
         return group
 
     @kept
-    def given(self) -> dict[str, Definition]:
-        """The definitions that were given for groups of this very object, by name."""
+    def definitions(self) -> dict[str, Definition]:
+        """Return the definitions that were passed for groups of this very object, by name."""
         return {}
 
     def exists(self) -> bool:
-        """Whether something that calls itself a store is there; opening it tells whether it is one."""
+        """Return whether a store seems to exist; opening it checks that."""
         return self.backend.exists()
 
     def create(self) -> "Corpus":
@@ -106,7 +107,7 @@ class Corpus(Value):
         return self
 
     def snapshot(self) -> "Snapshot":
-        """The generation that the current run has pinned; without a run the published one.
+        """Return the generation that the current run has pinned; without a run the published one.
 
         Raises:
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: it cannot be read, and why.
@@ -119,16 +120,16 @@ class Corpus(Value):
         return "snapshot", self.backend.place
 
     def latest(self) -> "Snapshot":
-        """The published generation, whatever the current run has pinned."""
-        from spolia.stores.open_store import opened
-        from spolia.stores.snapshot.snapshot import latest
+        """Return the published generation, whatever the current run has pinned."""
+        from spolia.stores.open_store import get_open_store
+        from spolia.stores.snapshot.snapshot import latest_snapshot
 
         reach(self)
-        return latest(opened(self.backend))
+        return latest_snapshot(get_open_store(self.backend))
 
     @contextmanager
     def writer(self, timeout_s: float | None = None) -> "Iterator[Writer]":
-        """The right to write, for one at a time.
+        """Open the store for writing, one writer at a time.
 
         Leaving it publishes what was written; leaving it by an exception takes back what was not yet published.
 
@@ -145,19 +146,20 @@ class Corpus(Value):
         with closing(Writer(self.backend, wait_s)) as writer:
             yield writer
             writer.publish()
+        # After the lock is released: others may commit while large files are written.
         compact(self.backend, writer.manifests, wait_s, waits=False)
 
 
-def refuse_no_corpus(given: object, call: str) -> None:
-    """Refuse what stands for a store and is none.
+def refuse_no_corpus(value: object, call: str) -> None:
+    """Raise StoreError for a value that is not a Corpus.
 
     >>> refuse_no_corpus("a.spolia", "sync(folder, corpus)")
     Traceback (most recent call last):
     spolia.errors.StoreError: 'a.spolia' (str) is not a Corpus. Write sync(folder, corpus), with Corpus('a.spolia').
     """
-    if not isinstance(given, Corpus):
-        made = f", with Corpus({str(given)!r})" if isinstance(given, (str, PathLike)) else ""
-        raise StoreError(f"{given!r:.80} ({type(given).__name__}) is not a Corpus. Write {call}{made}.")
+    if not isinstance(value, Corpus):
+        suggestion = f", with Corpus({str(value)!r})" if isinstance(value, (str, PathLike)) else ""
+        raise StoreError(f"{value!r:.80} ({type(value).__name__}) is not a Corpus. Write {call}{suggestion}.")
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ class NodeGroup(Value):
         return self.corpus.fingerprint()
 
     def snapshot(self) -> "Snapshot":
-        """The generation that the current run has pinned, in which this group is built: at its first use it is built.
+        """Return the generation that the current run has pinned, with this group; build the group at its first use.
 
         Then the run goes on with the generation that has it, which is recorded. A built group is searched while others
         write; an unbuilt one waits for another writer, at most `wait_s` of the corpus.
@@ -197,90 +199,90 @@ class NodeGroup(Value):
         """
         from spolia.stores.groups.definitions import serves
 
-        def serving() -> "Snapshot":
+        def find_snapshot() -> "Snapshot":
             if serves(self, snapshot := self.corpus.latest()):
                 return snapshot
-            from spolia.stores.groups.materialise import built
+            from spolia.stores.groups.materialise import ensure_built
 
-            return built(self)
+            return ensure_built(self)
 
         reach(self)
-        return pin(self.corpus.pinned_under, serving, lambda snapshot: serves(self, snapshot))
+        return pin(self.corpus.pinned_under, find_snapshot, lambda snapshot: serves(self, snapshot))
 
 
-def refuse_no_group(given: object, whose: str) -> None:
-    """Refuse what stands for a node group and is none.
+def refuse_no_group(value: object, caller: str) -> None:
+    """Raise GroupError for a value that is not a node group.
 
     >>> refuse_no_group("page", "BM25")
     Traceback (most recent call last):
     spolia.errors.GroupError: BM25 wants a node group, and was given 'page' (str). Write Corpus(PATH).group('page').
     """
-    if isinstance(given, NodeGroup):
+    if isinstance(value, NodeGroup):
         return
-    written, there = "Corpus(PATH).group(NAME)", ""
-    if isinstance(given, str):
-        written = f"Corpus(PATH).group({given!r})"
-    if isinstance(given, Corpus):
-        written, names = "corpus.group(NAME)", given.snapshot().groups() if given.exists() else ()
-        there = f"; its groups are: {', '.join(names)}" if names else ""
-    said = f"{given!r:.80} ({type(given).__name__})"
-    raise GroupError(f"{whose} wants a node group, and was given {said}. Write {written}{there}.")
+    example, group_list = "Corpus(PATH).group(NAME)", ""
+    if isinstance(value, str):
+        example = f"Corpus(PATH).group({value!r})"
+    if isinstance(value, Corpus):
+        example, names = "corpus.group(NAME)", value.snapshot().groups() if value.exists() else ()
+        group_list = f"; its groups are: {', '.join(names)}" if names else ""
+    description = f"{value!r:.80} ({type(value).__name__})"
+    raise GroupError(f"{caller} wants a node group, and was given {description}. Write {example}{group_list}.")
 
 
-def refuse_no_groups(given: Iterable[NodeGroup], whose: str) -> tuple[NodeGroup, ...]:
-    """The node groups of a list; raises for anything else.
+def refuse_no_groups(groups: Iterable[NodeGroup], caller: str) -> tuple[NodeGroup, ...]:
+    """Return the node groups of a list; raise GroupError for anything else.
 
     >>> refuse_no_groups(Corpus("notes.spolia").group("page"), "materialise")
     Traceback (most recent call last):
     spolia.errors.GroupError: materialise wants a list of node groups, and was given one. Write [corpus.group('page')].
     """
-    if isinstance(given, NodeGroup):
-        written = f"[corpus.group({given.name!r})]"
-        raise GroupError(f"{whose} wants a list of node groups, and was given one. Write {written}.")
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        refuse_no_group(given, whose)
-    listed = tuple(given)
+    if isinstance(groups, NodeGroup):
+        example = f"[corpus.group({groups.name!r})]"
+        raise GroupError(f"{caller} wants a list of node groups, and was given one. Write {example}.")
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
+        refuse_no_group(groups, caller)
+    listed = tuple(groups)
     for group in listed:
-        refuse_no_group(group, whose)
+        refuse_no_group(group, caller)
     return listed
 
 
 POSTGRES = ("postgresql://", "postgres://")
 """How the addresses of databases begin; what has no scheme is the path of a folder."""
-_OTHER = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-_MEANT = re.compile(
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_DATABASE_ADDRESS = re.compile(
     r"[\s'\"]*(?:\w+\s*=)?[\s'\"]*(?:jdbc:)?postgres(?:ql)?(?:\+\w+)?(?::|//)|[^/]*//[^/@\s]*:[^@\s]*@|"
     r"\s*(?:\w+\s*=.*\b)?(?:ssl)?pass\w*\s*=",
     re.IGNORECASE | re.DOTALL,
 )
 
 
-def is_meant(text: str) -> bool:
-    """Whether a text is the address of a database in PostgreSQL, or was meant to be, and not the path of a folder.
+def is_database_address(text: str) -> bool:
+    """Return whether a text is the address of a PostgreSQL database, or was meant to be, and not the path of a folder.
 
-    >>> [is_meant(one) for one in ("postgresql://h/db", "postgresql:ann:p@h/db", "host=h password=p", "./postgres:p")]
+    >>> [is_database_address(one) for one in ("postgresql://h/db", "postgresql:ann:p@h/db", "host=h password=p", "./postgres:p")]
     [True, True, True, False]
     """
-    return _MEANT.match(text) is not None
+    return _DATABASE_ADDRESS.match(text) is not None
 
 
 def backend_of(address: str) -> Backend:
-    """The store at the path of a folder, or at `postgresql://user@host/database?schema=name`; StoreError for another
-    scheme.
+    """Return the backend of a folder's path or of `postgresql://user@host/database?schema=name`; raise StoreError for
+    another scheme.
 
     >>> str(backend_of("/srv/notes.spolia"))
     '/srv/notes.spolia'
     """
     if address.startswith(POSTGRES):
-        with installed("postgres", "psycopg", "A store in PostgreSQL"):
-            from spolia.stores.backends.postgres.server import postgres
+        with require_extra("postgres", "psycopg", "A store in PostgreSQL"):
+            from spolia.stores.backends.postgres.server import postgres_backend
 
-        return postgres(address)
-    if is_meant(address):
-        address_of(address)
-    if found := _OTHER.match(address):
+        return postgres_backend(address)
+    if is_database_address(address):
+        parse_address(address)
+    if scheme := _SCHEME.match(address):
         raise StoreError(
-            f"No store can be kept at {found[0]}…: write the path of a folder, or the address of a database that "
+            f"No store can be kept at {scheme[0]}…: write the path of a folder, or the address of a database that "
             "begins with postgresql:// or postgres://, as postgresql://USER@HOST/DATABASE?schema=NAME."
         )
     return _folder(address if os.path.isabs(address) else os.path.join(os.getcwd(), address))

@@ -1,4 +1,4 @@
-"""What a node group is made of: which transform of which group's nodes, and how they are embedded and indexed.
+"""Definition of a node group: which transform of which group's nodes, and how they are embedded and indexed.
 
 Groups form a DAG whose root is `document`, the whole documents. A transform takes one node of the parent group at a
 time, as a `Part`, and gives the `Piece`s of which its children are made.
@@ -29,10 +29,10 @@ MAIN = "chunk"
 Metric: TypeAlias = Literal["cosine", "dot", "euclidean"]
 
 
-def whole(document: Document) -> Node:
-    """A document as the one node of the root group.
+def document_node(document: Document) -> Node:
+    """Return a document as the one node of the root group.
 
-    >>> whole(Document("d", "Stones.")).span
+    >>> document_node(Document("d", "Stones.")).span
     Span(start=0, end=7, pages=None, lines=None, seconds=None, page_starts=())
     """
     span = _span(0, len(document.text), None, None, None, ())
@@ -51,7 +51,7 @@ CONTEXT_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class Part(Value):
-    """The input of a transform.
+    """Input of a transform.
 
     Args:
         node: of the parent group; for the root the whole document.
@@ -68,7 +68,7 @@ class Part(Value):
 
     @property
     def offset(self) -> int | None:
-        """Where the node's text begins in the document's; None if it is not part of it."""
+        """Return where the node's text begins in the document's; None if it is not part of it."""
         span = self.node.span
         if span is None or span.end - span.start != len(self.node.text):
             return None
@@ -76,14 +76,14 @@ class Part(Value):
 
 
 def offset_of(part: Part) -> int | None:
-    """Where the part begins in its document; None if it is not part of it."""
+    """Return where the part begins in its document; None if it is not part of it."""
     if (offset := part.offset) is not None:
         return offset
     return 0 if part.node.text == part.document.text else None
 
 
 def places_in(part: Part, places: Sequence[int]) -> list[int]:
-    """Those places of the document that lie in the part, counted from the part's beginning."""
+    """Return the places of the document that lie in the part, counted from the part's beginning."""
     offset = offset_of(part) if places else None
     if offset is None:
         return []
@@ -93,18 +93,18 @@ def places_in(part: Part, places: Sequence[int]) -> list[int]:
 
 
 def regions_in(part: Part, kind: str) -> list[Region]:
-    """The outermost regions of a kind that lie completely in the part, counted from the part's beginning."""
+    """Return the outermost regions of a kind that lie completely in the part, counted from the part's beginning."""
     offset = offset_of(part) if part.document.regions else None
-    found: list[Region] = []
+    regions: list[Region] = []
     for region in part.document.regions if offset is not None else ():
         start, end = region.start - (offset or 0), region.end - (offset or 0)
-        is_within = bool(found) and start < found[-1].end
+        is_within = bool(regions) and start < regions[-1].end
         if region.kind == kind and 0 <= start <= end <= len(part.node.text) and not is_within:
-            found.append(region.but(start=start, end=end))
-    return found
+            regions.append(region.but(start=start, end=end))
+    return regions
 
 
-def stretch(part: Part, start: int, end: int) -> Part:
+def cut_part(part: Part, start: int, end: int) -> Part:
     offset = offset_of(part)
     span = None if offset is None else Span(offset + start, offset + end)
     return part.but(node=part.node.but(text=part.node.text[start:end], span=span))
@@ -139,15 +139,16 @@ class Splitter(Operator[Part, Pieces]):
 
     @property
     def context_characters(self) -> int:
-        """How much of title and headings is put before a piece when it is indexed, at most."""
+        """Return how much of title and headings is put before a piece when it is indexed, at most."""
         return CONTEXT_CHARACTERS
 
     @abstractmethod
     def pieces(self, part: Part, /) -> Iterator[Piece]:
-        """The pieces in the order of the text, so that a long document needs no more memory than its text."""
+        """Yield the pieces in the order of the text, so that a long document needs no more memory than its text."""
 
     def reads(self, value: Part, /) -> object:
-        """All but metadata and readers, so that nothing is cut again when these change; one that reads them says so."""
+        """Return the part without metadata and readers, so that nothing is cut again when these change; a splitter that
+        reads them says so."""
         refs = tuple(ref.but(meta=(), readers=()) for ref in value.refs)
         return Part(value.node.but(meta=(), readers=()), value.document.but(meta=(), readers=()), refs)
 
@@ -155,46 +156,47 @@ class Splitter(Operator[Part, Pieces]):
         return tuple(self.pieces(value))
 
 
-class Choosing(Operator[Part, Pieces]):
+class TransformChooser(Operator[Part, Pieces]):
     """Base of the transforms that choose another transform for each document."""
 
     @abstractmethod
     def transform_for(self, uri: str, /) -> Transform:
-        """What makes the pieces of the parts of a document at this address."""
+        """Return the transform for the parts of a document at this address."""
 
     def apply(self, value: Part, /) -> Pieces:
         return self.transform_for(value.document.uri)(value)
 
     def apply_batch(self, values: Sequence[Part], /) -> list[Pieces | Failure]:
-        chosen: dict[bytes, tuple[Transform, list[int]]] = {}
+        rows_by_transform: dict[bytes, tuple[Transform, list[int]]] = {}
         for row, part in enumerate(values):
             transform = self.transform_for(part.document.uri)
-            chosen.setdefault(transform.digest, (transform, []))[1].append(row)
-        found: dict[int, Pieces | Failure] = {}
-        for transform, rows in chosen.values():
-            found.update(zip(rows, transform.batch([values[row] for row in rows], rows=rows), strict=True))
-        return [found[row] for row in range(len(values))]
+            # Grouped by digest: equal transforms get their parts in one batch.
+            rows_by_transform.setdefault(transform.digest, (transform, []))[1].append(row)
+        results: dict[int, Pieces | Failure] = {}
+        for transform, rows in rows_by_transform.values():
+            results.update(zip(rows, transform.batch([values[row] for row in rows], rows=rows), strict=True))
+        return [results[row] for row in range(len(values))]
 
 
-class Naming(Operator[Part, Pieces]):
+class FieldTransform(Operator[Part, Pieces]):
     """Base of the transforms that name metadata fields: it is an error if no document has one of them."""
 
     fields: tuple[str, ...]
 
 
 def transform_for(transform: Transform, document: Document) -> Transform:
-    """The transform that makes the pieces of a document's parts: itself, unless it leaves that to others."""
-    while isinstance(transform, Choosing):
+    """Return the transform that makes the pieces of a document's parts: itself, or the one that it chooses."""
+    while isinstance(transform, TransformChooser):
         transform = transform.transform_for(document.uri)
     return transform
 
 
 @dataclass(frozen=True)
 class Whole(Splitter):
-    """All of a part as one piece; of documents without text none.
+    """Splitter that gives all of a part as one piece; none of a document without text.
 
     >>> document = Document("d", "Stones.")
-    >>> Whole()(Part(whole(document), document))
+    >>> Whole()(Part(document_node(document), document))
     (Piece(text='Stones.', start=0, context='', search_text='', meta=()),)
     """
 
@@ -205,7 +207,7 @@ class Whole(Splitter):
 
 @dataclass(frozen=True)
 class Embedding(Value):
-    """How the nodes of a group are embedded, and how their vectors are searched. A group may have several.
+    """Settings by which the nodes of a group are embedded and their vectors searched. A group may have several.
 
     Args:
         embedder: gives the vectors.
@@ -271,8 +273,8 @@ class Definition(Value):
         for name in ("parent", "ref"):
             if not isinstance(group := getattr(self, name), str):
                 raise GroupError(f"The {name} is {group!r:.80} ({type(group).__name__}). Write the name of a group.")
-        object.__setattr__(self, "embeddings", _embeddings(self.embeddings))
-        if not self.ref and (name := _wanting_refs(self.transform)):
+        object.__setattr__(self, "embeddings", _as_embeddings(self.embeddings))
+        if not self.ref and (name := _find_ref_reader(self.transform)):
             raise GroupError(
                 f"{name} takes refs, and no group is named that they come from. Write Definition(..., ref=GROUP), one "
                 f"that was made from {self.parent!r}, or have {name} take none."
@@ -287,51 +289,51 @@ class Definition(Value):
             raise GroupError(f"Two embeddings are by {', '.join(twice)}. Write each embedder once.")
 
 
-def _wanting_refs(transform: Operator[Any, Any]) -> str:
-    """What of a transform cannot do without the nodes of a `ref`; empty for nothing."""
+def _find_ref_reader(transform: Operator[Any, Any]) -> str:
+    """Return the transform that needs the nodes of a `ref`, in its short form; empty if there is none."""
     if getattr(transform, "wants_refs", False):
         return transform.short
-    return next(filter(None, (_wanting_refs(inner) for _, inner in transform.inner())), "")
+    return next(filter(None, (_find_ref_reader(inner) for _, inner in transform.inner())), "")
 
 
-def _refuse_no_transform(found: object) -> None:
-    if isinstance(found, Operator):
-        if fits(found.takes(), Part, {}):
+def _refuse_no_transform(value: object) -> None:
+    if isinstance(value, Operator):
+        if fits(value.takes(), Part, {}):
             return
         raise GroupError(
-            f"{found.short} takes {name_of(found.takes())}, and a transform takes a Part. Write a splitter, as in "
+            f"{value.short} takes {name_of(value.takes())}, and a transform takes a Part. Write a splitter, as in "
             "Definition(Sentences()), or a function with @transform above it."
         )
-    name = getattr(found, "__name__", "")
-    if isinstance(found, type):
+    name = getattr(value, "__name__", "")
+    if isinstance(value, type):
         raise GroupError(f"{name} is a class, no transform. Write {name}(...).")
-    if callable(found) and name:
+    if callable(value) and name:
         raise GroupError(f"{name} is a plain function, no transform. Write @transform above its definition.")
     raise GroupError(
-        f"{found!r:.80} ({type(found).__name__}) is not a transform. Write a splitter, as in Definition(Sentences()), "
+        f"{value!r:.80} ({type(value).__name__}) is not a transform. Write a splitter, as in Definition(Sentences()), "
         "or a function with @transform above it."
     )
 
 
-def _embeddings(found: object) -> tuple[Embedding, ...]:
-    """One or several; an embedder alone is searched as an `Embedding` says by default."""
-    several = found if isinstance(found, (tuple, list)) else (found,)
-    made = []
-    for one in several:
+def _as_embeddings(value: object) -> tuple[Embedding, ...]:
+    """Return one or several embeddings as a tuple; an embedder alone is searched as an `Embedding` says by default."""
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    embeddings = []
+    for one in items:
         if isinstance(one, Embedding):
-            made.append(one)
+            embeddings.append(one)
         elif isinstance(one, (Embedder, SparseEmbedder)):
-            made.append(Embedding(one))
+            embeddings.append(Embedding(one))
         else:
             raise GroupError(
                 f"The nodes would be embedded by {one!r:.80} ({type(one).__name__}). Write "
                 "embeddings=(Embedding(MiniLM()),)."
             )
-    return tuple(made)
+    return tuple(embeddings)
 
 
 def refuse_unstorable(operator: Operator[Any, Any]) -> None:
-    """Refuse plain functions, anywhere inside an operator, that a store could not tell from others.
+    """Raise GroupError for plain functions, anywhere inside an operator, that a store could not tell from others.
 
     >>> from spolia.core.function import step
     >>> @step

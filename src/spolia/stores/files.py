@@ -1,4 +1,4 @@
-"""The files of a store's folder: where they are, how they are made durable, whether a lexical index is whole."""
+"""Files of a store's folder: where they are, how they are made durable, whether a lexical index is whole."""
 
 import errno
 import fcntl
@@ -53,12 +53,12 @@ def segment_path(store: Path, embedder: str, number: int) -> Path:
 
 def segment_names(embedder: str, number: int) -> tuple[str, str]:
     """Return the names of a segment's folder and file."""
-    return _named(embedder), f"{number:06d}.seg"
+    return _folder_name(embedder), f"{number:06d}.seg"
 
 
 def lexical_names(group: str, generation: object) -> tuple[str, str]:
     """Return the names of the folder of a group's lexical indexes, and of one of them."""
-    return _named(group), f"g{generation}"
+    return _folder_name(group), f"g{generation}"
 
 
 def entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -71,23 +71,24 @@ def entries(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 def graph_folder(store: Path, embedder: str) -> Path:
-    return store / GRAPHS / _named(embedder)
+    return store / GRAPHS / _folder_name(embedder)
 
 
 def links_folder(store: Path, group: str) -> Path:
-    return store / LINKS / _named(group)
+    return store / LINKS / _folder_name(group)
 
 
 def tokens_folder(store: Path, embedder: str) -> Path:
-    return store / TOKENS / _named(embedder)
+    return store / TOKENS / _folder_name(embedder)
 
 
 @lru_cache(256)
-def _named(name: str) -> str:
-    """A folder for any name, another one for each name; plain names keep their name."""
+def _folder_name(name: str) -> str:
+    """Return the name of a folder for any name, different for each; plain names stay as they are."""
     if re.fullmatch(r"[a-z0-9_]{1,64}", name):
         return name
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:48]
+    # Names that differ only in replaced characters must not share a folder.
     return f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
@@ -95,38 +96,38 @@ SPOOL = "spool"
 """The folder with these folders, in that of the store."""
 
 
-def claimed(store: Path) -> tuple[Path, int, bool]:
-    """A new folder for one run, its lock, and whether it is the first that runs now. Folders of killed runs go."""
+def claim_run_folder(store: Path) -> tuple[Path, int, bool]:
+    """Make a folder for one run and remove those of killed runs; return it, its lock, and whether no older run goes on."""
     spool = store / SPOOL
-    made, lock = _made(spool)
+    folder, lock = _make_run_folder(spool)
     is_first = True
-    for other in spool.iterdir():
-        if not other.is_dir():
-            other.unlink(missing_ok=True)
-        elif other != made and (left := _locked(other)) is not None:
-            shutil.rmtree(other, ignore_errors=True)
-            os.close(left)
+    for entry in spool.iterdir():
+        if not entry.is_dir():
+            entry.unlink(missing_ok=True)
+        elif entry != folder and (stale_lock := _lock_folder(entry)) is not None:
+            shutil.rmtree(entry, ignore_errors=True)
+            os.close(stale_lock)
         else:
-            is_first = is_first and other.name >= made.name
-    return made, lock, is_first
+            is_first = is_first and entry.name >= folder.name
+    return folder, lock, is_first
 
 
-def _made(spool: Path) -> tuple[Path, int]:
+def _make_run_folder(spool: Path) -> tuple[Path, int]:
     while True:
         make_folder(spool)
         with suppress(FileNotFoundError):  # a run that ended has removed it
-            made = Path(mkdtemp(prefix=f"{time.time_ns():020}-{os.getpid()}-", dir=spool))
-            if (lock := _locked(made)) is not None:
-                if made.exists():
-                    return made, lock
+            folder = Path(mkdtemp(prefix=f"{time.time_ns():020}-{os.getpid()}-", dir=spool))
+            if (lock := _lock_folder(folder)) is not None:
+                if folder.exists():
+                    return folder, lock
                 os.close(lock)
 
 
-def claimer(store: Path) -> str:
-    """The process of a run that reads for a store now, in words; empty if no run reads."""
+def describe_claimer(store: Path) -> str:
+    """Return in words the process of a run that reads for a store now; empty if no run reads."""
     spool = store / SPOOL
     for folder in spool.iterdir() if spool.is_dir() else ():
-        if (lock := _locked(folder)) is not None:
+        if (lock := _lock_folder(folder)) is not None:
             os.close(lock)
         elif folder.exists():
             pid = folder.name.split("-")[1]
@@ -134,8 +135,8 @@ def claimer(store: Path) -> str:
     return ""
 
 
-def _locked(folder: Path) -> int | None:
-    """A lock on a folder, which ends with its process; None where another one has it, or the folder is gone."""
+def _lock_folder(folder: Path) -> int | None:
+    """Lock a folder until its process ends; return None where another one has it, or the folder is gone."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -164,30 +165,31 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def corrupt(path: Path, cause: str, remedy: str) -> StoreCorrupt:
-    """The error for a derived file, which is two folders below its store."""
+def corrupt_error(path: Path, cause: str, remedy: str) -> StoreCorrupt:
+    """Build the error for a derived file, which is two folders below its store."""
     error = StoreCorrupt(f"{cause}. {remedy.format(store=path.parents[2])}")
     error.cause = cause
     return error
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below a folder; a file with two names counts once."""
-    seen: dict[tuple[int, int], int] = {}
+    """Count the bytes of all files below a folder; a file with two names counts once."""
+    sizes: dict[tuple[int, int], int] = {}
     for root, _, names in os.walk(folder):
         for name in names:
-            found = os.lstat(os.path.join(root, name))
-            seen[found.st_dev, found.st_ino] = found.st_size
-    return sum(seen.values())
+            status = os.lstat(os.path.join(root, name))
+            sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 CHECKSUMS = "checksums.json"
+# Files are hashed piece by piece, so that memory stays bounded.
 _BUFFER_BYTES = 1 << 20
 
 
-def checksums(folder: Path) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = json.loads((folder / CHECKSUMS).read_text())
-    return found
+def read_checksums(folder: Path) -> dict[str, list[Any]]:
+    sums: dict[str, list[Any]] = json.loads((folder / CHECKSUMS).read_text())
+    return sums
 
 
 def checksum(path: str | Path) -> list[Any]:
@@ -204,48 +206,52 @@ def checksum_of_file(file: IO[bytes]) -> list[Any]:
     return [size, total.hexdigest()]
 
 
-def damaged(folder: Path) -> str:
-    """What is wrong with an index, in words; empty if nothing is. All of it is read."""
-    return _wrong(folder, lambda path, written: checksum(path) != written)
+def index_damage(folder: Path) -> str:
+    """Return in words what is wrong with an index; empty if nothing is. All of it is read."""
+    return _describe_damage(folder, lambda path, recorded: checksum(path) != recorded)
 
 
-def shortened(folder: Path) -> str:
-    """What is wrong with an index as far as sizes and its list of segments tell, in words; nothing else is read."""
-    return _wrong(
+def quick_index_damage(folder: Path) -> str:
+    """Return in words what is wrong with an index, by sizes and its list of segments only; empty if nothing is."""
+    return _describe_damage(
         folder,
-        lambda path, written: (
-            os.stat(path).st_size != written[0] or (path.endswith("meta.json") and checksum(path) != written)
+        lambda path, recorded: (
+            os.stat(path).st_size != recorded[0] or (path.endswith("meta.json") and checksum(path) != recorded)
         ),
     )
 
 
-_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 def lacks_files(error: BaseException | None) -> bool:
     """Return whether an error, or one behind it, means that this process or machine has too many open files."""
     while error is not None:
         text = str(error)
-        if getattr(error, "errno", None) in _TOO_MANY or any(f"os error {number})" in text for number in _TOO_MANY):
+        if getattr(error, "errno", None) in _TOO_MANY_FILES or any(
+            f"os error {number})" in text for number in _TOO_MANY_FILES
+        ):
             return True
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:  # it does not say why
             try:
                 os.close(os.open(os.devnull, os.O_RDONLY))
             except OSError as none_left:
-                return none_left.errno in _TOO_MANY
+                return none_left.errno in _TOO_MANY_FILES
         error = error.__cause__ or error.__context__
     return False
 
 
-def _wrong(folder: Path, is_wrong: Callable[[str, list[Any]], bool]) -> str:
+def _describe_damage(folder: Path, is_wrong: Callable[[str, list[Any]], bool]) -> str:
     try:
         place = str(folder)  # once: an index has some fifty files
-        wrong = [name for name, written in checksums(folder).items() if is_wrong(f"{place}/{name}", written)]
+        changed = [name for name, recorded in read_checksums(folder).items() if is_wrong(f"{place}/{name}", recorded)]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if lacks_files(error):
             raise
         return f"The lexical index {folder} is damaged: {error}"
-    return f"The lexical index {folder} is damaged: {', '.join(wrong)} changed since it was written" if wrong else ""
+    return (
+        f"The lexical index {folder} is damaged: {', '.join(changed)} changed since it was written" if changed else ""
+    )
 
 
 FEW = 1_000
@@ -254,8 +260,8 @@ SHARE = 0.05
 """Share of a larger index that may be deleted nodes."""
 
 
-def gone(folder: Path) -> int:
-    return sum(dead for _, dead in _segments(folder))
+def count_deleted(folder: Path) -> int:
+    return sum(dead for _, dead in _count_segments(folder))
 
 
 _COLUMN = "meta_"
@@ -291,40 +297,45 @@ def columns_in(folder: Path) -> dict[str, TermColumn]:
 def lacks_columns(folder: Path, fields: Iterable[str]) -> bool:
     """Return whether to rebuild an index to get columns for these metadata fields; a large one goes without."""
     try:
-        return not columns_in(folder).keys() >= set(fields) and sum(held for held, _ in _segments(folder)) <= REBUILT
+        return (
+            not columns_in(folder).keys() >= set(fields)
+            and sum(nodes for nodes, _ in _count_segments(folder)) <= REBUILT
+        )
     except (OSError, ValueError, TypeError):
         return False  # who goes on with it says that it is damaged
 
 
 def holds_lengths(folder: Path) -> bool:
-    """Whether an index holds how many terms each node has; those of earlier versions do not."""
+    """Return whether an index holds how many terms each node has; those of earlier versions do not."""
     return "length" in _index_names(folder)
 
 
 def _index_names(folder: Path) -> set[str]:
-    return {str(dict(field).get("name")) for field in _meta(folder, "schema")}
+    return {str(dict(field).get("name")) for field in _meta_part(folder, "schema")}
 
 
-def is_worn(folder: Path, more: int) -> bool:
-    """Whether to rebuild an index instead of extending it."""
+def is_worn(folder: Path, added_dead: int) -> bool:
+    """Return whether to rebuild an index instead of extending it."""
     try:
-        segments, is_outdated = _segments(folder), not holds_lengths(folder)
+        segments, is_outdated = _count_segments(folder), not holds_lengths(folder)
     except (OSError, ValueError, TypeError):
         return False  # who goes on with it says that it is damaged
-    dead, held = more + sum(dead for _, dead in segments), sum(held for held, _ in segments)
-    return is_outdated or dead > (SHARE * held if held > FEW else 0)
+    dead, total = added_dead + sum(dead for _, dead in segments), sum(nodes for nodes, _ in segments)
+    return is_outdated or dead > (SHARE * total if total > FEW else 0)
 
 
 MERGED = 8
 """Segments of about one size that tantivy merges into one."""
+# As in tantivy's `LogMergePolicy`: segments up to this size count as equally small, and a level spans so much.
 _SMALL = log2(10_000)
 _LEVEL = 0.75
 
 
 def small_segments(folder: Path) -> list[int]:
-    """Nodes in each segment that tantivy would merge with more small ones: the lowest level of its `LogMergePolicy`."""
+    """List the nodes in each segment that tantivy would merge with more small ones: the lowest level of its
+    `LogMergePolicy`."""
     level, top = list[int](), inf
-    for nodes in sorted((held - dead for held, dead in _segments(folder)), reverse=True):
+    for nodes in sorted((size - dead for size, dead in _count_segments(folder)), reverse=True):
         size = max(log2(max(nodes, 1)), _SMALL)
         if size < top - _LEVEL:
             level, top = [], size
@@ -333,7 +344,7 @@ def small_segments(folder: Path) -> list[int]:
 
 
 def is_scattered(folder: Path) -> bool:
-    """Whether an index is to be merged: it has many nodes, and more than a quarter are not in the largest segment."""
+    """Return whether to merge an index: it has many nodes, and more than a quarter are not in the largest segment."""
     try:
         small = small_segments(folder)
         return (1 < len(small) < MERGED and sum(small) > FEW and _is_apart(small)) or is_split(folder)
@@ -347,32 +358,33 @@ declared since, or to join large segments; then a query of 100,000 takes a tenth
 
 
 def is_split(folder: Path) -> bool:
-    """Whether more than a quarter of the nodes are not in the largest segment, and tantivy would not merge these."""
-    held = sorted((held - dead for held, dead in _segments(folder)), reverse=True)
-    return len(small_segments(folder)) < len(held) and sum(held) <= REBUILT and _is_apart(held)
+    """Return whether more than a quarter of the nodes are not in the largest segment, and tantivy would not merge
+    these."""
+    sizes = sorted((nodes - dead for nodes, dead in _count_segments(folder)), reverse=True)
+    return len(small_segments(folder)) < len(sizes) and sum(sizes) <= REBUILT and _is_apart(sizes)
 
 
 def _is_apart(segments: Sequence[int]) -> bool:
     return sum(segments[1:]) > sum(segments) / 4
 
 
-def _segments(folder: Path) -> list[tuple[int, int]]:
-    """Nodes in each, and how many of them are gone."""
+def _count_segments(folder: Path) -> list[tuple[int, int]]:
+    """Return the nodes in each segment, and how many of them are deleted."""
     try:
         return [
-            (int(one["max_doc"]), int(one["deletes"]["num_deleted_docs"]) if one["deletes"] else 0)
-            for one in _meta(folder, "segments")
+            (int(segment["max_doc"]), int(segment["deletes"]["num_deleted_docs"]) if segment["deletes"] else 0)
+            for segment in _meta_part(folder, "segments")
         ]
     except (LookupError, TypeError, OverflowError) as error:
         raise ValueError(f"meta.json lacks {error}") from error
 
 
-def _meta(folder: Path, part: str) -> list[Any]:
+def _meta_part(folder: Path, part: str) -> list[Any]:
     path = os.path.join(folder, "meta.json")
     state = os.stat(path)
     try:
-        found: list[Any] = _read_meta(path, state.st_ino, state.st_size, state.st_mtime_ns)[part]
-        return found
+        values: list[Any] = _read_meta(path, state.st_ino, state.st_size, state.st_mtime_ns)[part]
+        return values
     except (LookupError, TypeError, RecursionError) as error:
         raise ValueError(f"meta.json lacks {error}") from error
 
@@ -426,8 +438,8 @@ def fail_point(name: str) -> None:
 arm(os.environ.get("SPOLIA_FAIL_POINT", ""))
 
 
-class translated:
-    """Turn what the database and the file system raise into a `StoreError` that says what to do."""
+class store_errors:
+    """Context manager that turns errors of the database and the file system into a `StoreError` that says what to do."""
 
     __slots__ = ("_backend", "_doing")
 
@@ -437,16 +449,17 @@ class translated:
     def __enter__(self) -> None:
         return
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         if not isinstance(error, Exception) or isinstance(error, StoreError):
             return
-        if (problem := self._backend.problem(self._doing, error)) is not None:
+        if (problem := self._backend.translate_error(self._doing, error)) is not None:
             raise problem from error
 
 
 @contextmanager
 def tantivy_errors(problem: Callable[[Exception], StoreError]) -> Iterator[None]:
-    """tantivy raises `ValueError` for everything, and panics past `Exception` when one of its threads has died."""
+    """Translate errors of tantivy, which raises `ValueError` for everything, and panics past `Exception` when one of
+    its threads has died."""
     try:
         yield
     except (ValueError, OSError) as error:

@@ -1,4 +1,5 @@
-"""Vector indexes: how the vectors of a group are searched. They are derived, and hold keys and vectors only."""
+"""Settings of vector indexes, by which the vectors of a group are searched. Indexes are derived, and hold keys and
+vectors only."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ class IndexSettings(Value):
 
 @dataclass(frozen=True)
 class Exact(IndexSettings):
-    """Compares the query with every vector: right always, and fast up to some hundred thousand nodes."""
+    """Exact search, which compares the query with every vector: fast up to some hundred thousand nodes."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Database(IndexSettings):
     module: ClassVar[str]
 
     def open(self, folder: Path, collection: str, dimension: int, metric: str) -> "VectorIndex":
-        """The index of this collection, made if it is not there.
+        """Open the index of this collection, and make it if it is not there.
 
         Args:
             folder: a folder of the store that embedded databases may use; a server does not.
@@ -87,7 +88,7 @@ class Database(IndexSettings):
 
 
 class VectorIndex(Protocol):
-    """An opened index in a database. Used by one writer and many threads that search."""
+    """Opened index in a database. Used by one writer and many threads that search."""
 
     def add(self, keys: Sequence[int], vectors: "Vectors") -> None:
         """Keep vectors float32[n, d] under their keys, in place of earlier ones; durable when it returns.
@@ -102,10 +103,10 @@ class VectorIndex(Protocol):
         """Forget these keys; unknown keys are ignored."""
 
     def search(self, queries: "Vectors", top_k: int) -> list[list[tuple[int, float]]]:
-        """For each row of float32[m, d], at most `top_k` keys and scores, best first; a higher score is better."""
+        """Return for each row of float32[m, d] at most `top_k` keys and scores, best first; a higher score is better."""
 
     def keys(self) -> Iterator[int]:
-        """All keys that it holds, in any order."""
+        """Yield all keys that the index holds, in any order."""
 
     def close(self) -> None:
         """Let go of connections and files."""

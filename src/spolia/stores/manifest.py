@@ -1,4 +1,5 @@
-"""What a node group was built with, as the store keeps it: plain data, and a signature of all that it does."""
+"""Manifest of a node group: the parts that it was built with as plain data, and a signature of all that makes its
+nodes."""
 
 import json
 import re
@@ -29,15 +30,15 @@ from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Addressed, Value, digest_of
 from spolia.types.value import kept
 
-WITHIN = ("Exact", "HNSW")
+STORE_INDEXES = ("Exact", "HNSW")
 """Indexes that are part of the store."""
-LONGEST_NAME = 80
+MAX_NAME = 80
 _NAME = re.compile(r"\w([\w .-]*[\w.-])?")
 
 
 @dataclass(frozen=True)
 class GroupEmbedding(Value):
-    """How the nodes of a group were embedded, as its manifest says.
+    """Embedding of a group's nodes, as its manifest says.
 
     Args:
         embedder: its name, by which vectors are found; other vectors need another one.
@@ -56,7 +57,7 @@ class GroupEmbedding(Value):
     pictures: bool = False
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         numbers = "sparse" if self.is_sparse else f"{self.dimension} numbers"
         pictures = ", pictures" if self.pictures else ""
         return f"{self.embedder!r} ({self.metric}, {numbers}{pictures}, {self.index})"
@@ -66,16 +67,16 @@ class GroupEmbedding(Value):
         return not self.dimension
 
     @property
-    def is_beside(self) -> bool:
+    def is_external(self) -> bool:
         if self.is_sparse:
             return False
-        said = json.loads(self.index)
-        return (said if isinstance(said, str) else next(iter(said))) not in WITHIN
+        index = json.loads(self.index)
+        return (index if isinstance(index, str) else next(iter(index))) not in STORE_INDEXES
 
 
 @dataclass(frozen=True)
 class Manifest(Value):
-    """The parts that a node group was built with.
+    """Parts that a node group was built with.
 
     Args:
         reader: how the documents were read, where a caller who writes manifests says it.
@@ -85,7 +86,7 @@ class Manifest(Value):
     Raises:
         GroupError: some embedders embed pictures and others do not, though a node has one key for all its vectors.
 
-    >>> read(written(Manifest("chunk", "Whole()", "1"))) == Manifest("chunk", "Whole()", "1")
+    >>> read(dump(Manifest("chunk", "Whole()", "1"))) == Manifest("chunk", "Whole()", "1")
     True
     """
 
@@ -100,7 +101,7 @@ class Manifest(Value):
     signature: str = ""
 
     def __post_init__(self) -> None:
-        texts = [how.embedder for how in self.embeddings if not how.pictures]
+        texts = [embedding.embedder for embedding in self.embeddings if not embedding.pictures]
         if self.by_picture and texts:
             raise GroupError(
                 f"Group {self.group!r} would be embedded by its pictures, and by {', '.join(texts)} by its texts. "
@@ -109,17 +110,17 @@ class Manifest(Value):
 
     @kept
     def by_picture(self) -> bool:
-        return any(how.pictures for how in self.embeddings)
+        return any(embedding.pictures for embedding in self.embeddings)
 
     @property
     def embedder(self) -> str:
         return self.embeddings[0].embedder if self.embeddings else ""
 
-    def embedded(self, embedder: str) -> GroupEmbedding | None:
+    def find_embedding(self, embedder: str) -> GroupEmbedding | None:
         return next((embedding for embedding in self.embeddings if embedding.embedder == embedder), None)
 
-    def differences(self, other: "Manifest") -> tuple[str, ...]:
-        """Each part that differs, with both sides; of the transform parameter by parameter.
+    def differences(self, manifest: "Manifest") -> tuple[str, ...]:
+        """List each part that differs, with both sides; of the transform parameter by parameter.
 
         >>> was, now = (Manifest("g", definition=f'{{"Summary": {{"words": {words}}}}}') for words in (50, 80))
         >>> was.differences(now)
@@ -127,57 +128,66 @@ class Manifest(Value):
         >>> Manifest("g", reader="pdf 2, text 1").differences(Manifest("g", reader="minutes 1, pdf 2, text 1"))
         ("reader: none there, 'minutes 1' here",)
         """
-        parts = [(name, getattr(self, name), getattr(other, name)) for name in _PLAIN]
-        parts.insert(0, ("reader", *_apart(self.reader, other.reader)))
-        told = [f"{name}: {_said(mine)} there, {_said(yours)} here" for name, mine, yours in parts if mine != yours]
-        told += _between(asdict(self.analyzer), asdict(other.analyzer), "analyzer")
-        if self.definition and other.definition:
-            told += _between(json.loads(self.definition), json.loads(other.definition), "transform")
-        elif self.transform != other.transform:
-            told.append(f"transform: {self.transform!r} there, {other.transform!r} here")
-        if not told and self.signature != other.signature:
-            told.append("the code of the transform, a model or prompt behind it, or a group above it have changed")
-        return tuple(told)
+        parts = [(name, getattr(self, name), getattr(manifest, name)) for name in _PLAIN]
+        parts.insert(0, ("reader", *_unshared_readers(self.reader, manifest.reader)))
+        differences = [
+            f"{name}: {_describe(stored_part)} there, {_describe(new_part)} here"
+            for name, stored_part, new_part in parts
+            if stored_part != new_part
+        ]
+        differences += _compare(asdict(self.analyzer), asdict(manifest.analyzer), "analyzer")
+        if self.definition and manifest.definition:
+            differences += _compare(json.loads(self.definition), json.loads(manifest.definition), "transform")
+        elif self.transform != manifest.transform:
+            differences.append(f"transform: {self.transform!r} there, {manifest.transform!r} here")
+        if not differences and self.signature != manifest.signature:
+            differences.append(
+                "the code of the transform, a model or prompt behind it, or a group above it have changed"
+            )
+        return tuple(differences)
 
 
 _PLAIN = ("embeddings", "parent", "ref")
 
 
-def _apart(there: str, here: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of two lists of readers those that the other one has not."""
-    mine, yours = ([one for one in side.split(", ") if one] for side in (there, here))
-    return tuple(one for one in mine if one not in yours), tuple(one for one in yours if one not in mine)
+def _unshared_readers(stored: str, new: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return from two lists of readers those that the other list lacks."""
+    stored_names, new_names = ([reader for reader in side.split(", ") if reader] for side in (stored, new))
+    return tuple(reader for reader in stored_names if reader not in new_names), tuple(
+        reader for reader in new_names if reader not in stored_names
+    )
 
 
-def _between(there: Any, here: Any, place: str) -> Iterator[str]:
-    """Where two plain forms differ, from the outside in."""
-    there, here = ({side: {}} if isinstance(side, str) and place == "transform" else side for side in (there, here))
-    if isinstance(there, dict) and isinstance(here, dict):
-        if place == "transform" and there.keys() != here.keys():  # operators by their names
-            yield f"{place}: {', '.join(there)} there, {', '.join(here)} here"
+def _compare(stored: Any, new: Any, place: str) -> Iterator[str]:
+    """Yield in words where two plain forms differ, from the outside in."""
+    stored, new = ({side: {}} if isinstance(side, str) and place == "transform" else side for side in (stored, new))
+    if isinstance(stored, dict) and isinstance(new, dict):
+        if place == "transform" and stored.keys() != new.keys():  # operators by their names
+            yield f"{place}: {', '.join(stored)} there, {', '.join(new)} here"
             return
-        for name in [*there, *(name for name in here if name not in there)]:
-            if there.get(name) != here.get(name):
-                yield from _between(there.get(name), here.get(name), f"{place}.{name}")
-    elif there != here:
-        sides = (_default(place) if side is None else side for side in (there, here))
-        said = [json.dumps(side, ensure_ascii=False)[:80] if side is not None else "default" for side in sides]
-        yield f"{place}: {said[0]} there, {said[1]} here"
+        for name in [*stored, *(name for name in new if name not in stored)]:
+            if stored.get(name) != new.get(name):
+                yield from _compare(stored.get(name), new.get(name), f"{place}.{name}")
+    elif stored != new:
+        sides = (_default_of(place) if side is None else side for side in (stored, new))
+        texts = [json.dumps(side, ensure_ascii=False)[:80] if side is not None else "default" for side in sides]
+        yield f"{place}: {texts[0]} there, {texts[1]} here"
 
 
-def _default(place: str) -> str | int | float | bool | None:
-    """What a field has that is not written down, as far as it is a plain value: that of `transform.Summary.words`."""
+def _default_of(place: str) -> str | int | float | bool | None:
+    """Return the default of a field that is not in the plain form, if it is a plain value: that of
+    `transform.Summary.words`."""
     owner, _, name = place.rpartition(".")
     fields = getattr(Catalogue().get(owner.rpartition(".")[2]), "__dataclass_fields__", {})
     default = fields[name].default if name in fields else None
     return default if isinstance(default, (str, int, float, bool)) else None
 
 
-def _said(part: object) -> str:
+def _describe(part: object) -> str:
     if isinstance(part, tuple):
-        return ", ".join(map(_said, part)) or "none"
+        return ", ".join(map(_describe, part)) or "none"
     if isinstance(part, GroupEmbedding):
-        return part.said
+        return part.description
     return repr(part)
 
 
@@ -188,43 +198,43 @@ def refuse_odd_name(group: str) -> None:
     Traceback (most recent call last):
     spolia.errors.GroupError: A node group cannot be called 'a/b'. Write letters, digits, '_', '-', '.' and blanks.
     """
-    if len(group) > LONGEST_NAME or not _NAME.fullmatch(group):
+    if len(group) > MAX_NAME or not _NAME.fullmatch(group):
         raise GroupError(
             f"A node group cannot be called {group!r:.100}. Write letters, digits, '_', '-', '.' and blanks."
         )
 
 
-def refuse_other(there: Manifest, here: Manifest) -> None:
-    if there != here:
+def refuse_other_manifest(stored: Manifest, manifest: Manifest) -> None:
+    if stored != manifest:
         raise ManifestMismatch(
-            f"Group {there.group!r} of the store was built with other parts: {'; '.join(there.differences(here))}. "
+            f"Group {stored.group!r} of the store was built with other parts: {'; '.join(stored.differences(manifest))}. "
             "Write the parts that are there, name another store, or rebuild the group: sync(..., rebuild=True), "
             "on the command line spolia index with --rebuild."
         )
 
 
-def written(manifest: Manifest) -> str:
+def dump(manifest: Manifest) -> str:
     return json.dumps(asdict(manifest), ensure_ascii=False, sort_keys=True)
 
 
 def read(text: str) -> Manifest:
     try:
-        return of(json.loads(text))
+        return manifest_from_dict(json.loads(text))
     except ValueError as error:
-        raise _unreadable(text, error) from error
+        raise _manifest_error(text, error) from error
 
 
-def of(found: dict[str, Any]) -> Manifest:
+def manifest_from_dict(values: dict[str, Any]) -> Manifest:
     try:
-        embeddings = tuple(GroupEmbedding(**embedding) for embedding in found["embeddings"])
-        return Manifest(**{**found, "analyzer": Analyzer(**found["analyzer"]), "embeddings": embeddings})
+        embeddings = tuple(GroupEmbedding(**embedding) for embedding in values["embeddings"])
+        return Manifest(**{**values, "analyzer": Analyzer(**values["analyzer"]), "embeddings": embeddings})
     except (KeyError, TypeError, SpoliaError) as error:
-        raise _unreadable(found, error) from error
+        raise _manifest_error(values, error) from error
 
 
-def _unreadable(found: object, error: Exception) -> StoreCorrupt:
+def _manifest_error(content: object, error: Exception) -> StoreCorrupt:
     return StoreCorrupt(
-        f"A manifest of the store cannot be understood: {found!r} ({error}). "
+        f"A manifest of the store cannot be understood: {content!r} ({error}). "
         "Rebuild the group: sync(..., rebuild=True), on the command line spolia index with --rebuild."
     )
 
@@ -242,7 +252,7 @@ BUILT_IN: Mapping[str, Any] = {
 
 
 def built_in(name: str) -> Definition | None:
-    """The definition of a built-in group; None for an unknown name.
+    """Return the definition of a built-in group; None for an unknown name.
 
     >>> built_in("fine").transform.short
     'SlidingWindow(size=128, chars_per_token=4, covered=0.95, overlap=12)'
@@ -252,101 +262,102 @@ def built_in(name: str) -> Definition | None:
 
 
 def manifest_of(
-    name: str, definition: Definition, analyzer: Analyzer, above: Mapping[str, Manifest], reader: str = ""
+    name: str, definition: Definition, analyzer: Analyzer, manifests: Mapping[str, Manifest], reader: str = ""
 ) -> Manifest:
     refuse_odd_name(name)
-    _refuse_lineage(name, definition, above)
+    _refuse_lineage(name, definition, manifests)
     for embedding in definition.embeddings:
-        refuse_namesakes(embedding.embedder, above)
-    if (transform := _as_stored(name, definition.transform, above.get(name))) is not definition.transform:
+        refuse_namesakes(embedding.embedder, manifests)
+    if (transform := _as_stored(name, definition.transform, manifests.get(name))) is not definition.transform:
         definition = definition.but(transform=transform)
     return Manifest(
         group=name,
         transform=definition.transform.short,
         reader=reader,
         analyzer=definition.analyzer or analyzer,
-        embeddings=tuple(map(embedded, definition.embeddings)),
+        embeddings=tuple(map(group_embedding, definition.embeddings)),
         parent=definition.parent,
         ref=definition.ref,
-        definition=_plain(name, definition.transform),
-        signature=signature(definition, above),
+        definition=_dump_transform(name, definition.transform),
+        signature=signature(definition, manifests),
     )
 
 
-def _as_stored(name: str, transform: Transform, there: Manifest | None) -> Transform:
-    """The stored transform, if the given one differs only in the paths of its files, as on another machine."""
-    if there is None or there.definition == _plain(name, transform):
+def _as_stored(name: str, transform: Transform, manifest: Manifest | None) -> Transform:
+    """Return the stored transform if the given one differs only in the paths of its files, as on another machine."""
+    if manifest is None or manifest.definition == _dump_transform(name, transform):
         return transform
     with suppress(GroupError):  # by what is not known here nothing can be compared
-        if _is_alike(transform, stored := transform_of(there, accept=None)):
+        if _is_same(transform, stored := transform_of(manifest, accept=None)):
             return stored
     return transform
 
 
-def _is_alike(one: object, other: object) -> bool:
-    """Whether two are equal, or addresses of the same content, or operators of which that holds field by field."""
-    if one == other:
+def _is_same(first: object, second: object) -> bool:
+    """Return whether two values are equal, address the same content, or are operators of which that holds field by
+    field."""
+    if first == second:
         return True
-    if type(one) is not type(other):
+    if type(first) is not type(second):
         return False
-    if isinstance(one, Operator):
-        return all(_is_alike(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))  # type: ignore[arg-type]
-    if isinstance(one, Addressed) and isinstance(other, Addressed):
-        return one.fingerprint() is not None and one.fingerprint() == other.fingerprint()
+    if isinstance(first, Operator):
+        return all(_is_same(getattr(first, f.name), getattr(second, f.name)) for f in fields(first))  # type: ignore[arg-type]
+    if isinstance(first, Addressed) and isinstance(second, Addressed):
+        return first.fingerprint() is not None and first.fingerprint() == second.fingerprint()
     return False
 
 
 def refuse_namesakes(embedder: Embedder | SparseEmbedder, manifests: Mapping[str, Manifest]) -> None:
     for manifest in manifests.values():
-        if (how := manifest.embedded(embedder.name)) is not None:
-            refuse_other_embedder(how, manifest.group, embedder)
+        if (stored := manifest.find_embedding(embedder.name)) is not None:
+            refuse_other_embedder(stored, manifest.group, embedder)
 
 
-def embedded(embedding: Embedding) -> GroupEmbedding:
+def group_embedding(embedding: Embedding) -> GroupEmbedding:
     embedder = embedding.embedder
     return GroupEmbedding(
         embedder.name,
         getattr(embedder, "dimension", 0),
         embedding.metric,
         json.dumps(encode(embedding.index, IndexSettings)),
-        _plain_embedder(embedder),
+        _dump_embedder(embedder),
         embedder.fingerprint() or "",
         isinstance(embedder, ImageEmbedder),
     )
 
 
-def refuse_other_embedder(how: GroupEmbedding, group: str, embedder: Embedder | SparseEmbedder) -> None:
+def refuse_other_embedder(stored: GroupEmbedding, group: str, embedder: Embedder | SparseEmbedder) -> None:
     dimension, fingerprint = getattr(embedder, "dimension", 0), embedder.fingerprint() or ""
-    told = []
-    if how.dimension != dimension:
-        told.append(f"dimension: {how.dimension} there, {dimension} here")
-    if how.pictures and not isinstance(embedder, ImageEmbedder):
-        told.append("pictures: embedded there, not here")
-    if how.fingerprint and fingerprint and how.fingerprint != fingerprint:
-        told.append(f"fingerprint: {how.fingerprint!r} there, {fingerprint!r} here")
-    if told:
+    differences = []
+    if stored.dimension != dimension:
+        differences.append(f"dimension: {stored.dimension} there, {dimension} here")
+    if stored.pictures and not isinstance(embedder, ImageEmbedder):
+        differences.append("pictures: embedded there, not here")
+    if stored.fingerprint and fingerprint and stored.fingerprint != fingerprint:
+        differences.append(f"fingerprint: {stored.fingerprint!r} there, {fingerprint!r} here")
+    if differences:
         raise ManifestMismatch(
-            f"Group {group!r} was embedded with another {embedder.name!r}: {'; '.join(told)}. Their vectors cannot be "
+            f"Group {group!r} was embedded with another {embedder.name!r}: {'; '.join(differences)}. Their vectors cannot be "
             "compared, and are found by the name: take the embedder that is there, or give this one a name of its own "
             "and index with it."
         )
 
 
-def signature(definition: Definition, above: Mapping[str, Manifest]) -> str:
-    """A hash of all that a group's nodes are made by: code version, parameters, models, prompts, the groups above."""
+def signature(definition: Definition, manifests: Mapping[str, Manifest]) -> str:
+    """Return a hash of all that makes a group's nodes: code version, parameters, models, prompts, the groups above."""
     transform = definition.transform
     models = tuple(resource.fingerprint() or "" for resource in transform.resources)
-    made = {name: manifest.signature for name, manifest in above.items() if name != DOCUMENT}
-    upper = tuple(made.get(name, "") for name in (definition.parent, definition.ref))
-    return digest_of((transform.digest, models, definition.parent, definition.ref, upper)).hex()
+    signatures = {name: manifest.signature for name, manifest in manifests.items() if name != DOCUMENT}
+    parents = tuple(signatures.get(name, "") for name in (definition.parent, definition.ref))
+    return digest_of((transform.digest, models, definition.parent, definition.ref, parents)).hex()
 
 
 def transform_of(
     manifest: Manifest,
-    passed: Iterable[Operator[Any, Any] | type] = (),
+    known_operators: Iterable[Operator[Any, Any] | type] = (),
     accept: Callable[[Any], None] | None = refuse_env,
 ) -> Transform:
-    """The transform by which a group of the store goes on being built. `accept`: see `spolia.core.codec.decode`."""
+    """Return the transform by which a group of the store goes on being built. `accept`: see `spolia.core.codec.decode`."""
     advice = (
         f"Give the group too, with its definition: corpus.group({manifest.group!r}, Definition(…)); or its functions: "
         "--known FILE.py, in Python known=(…,)."
@@ -359,7 +370,7 @@ def transform_of(
         )
     try:
         return decode(  # type: ignore[no-any-return]
-            json.loads(manifest.definition), Operator, known=Catalogue(passed), accept=accept
+            json.loads(manifest.definition), Operator, known=Catalogue(known_operators), accept=accept
         )
     except VariableRefused as error:
         raise StoreError(f"Group {manifest.group!r} of the store: {error.reason}") from error
@@ -370,57 +381,63 @@ def transform_of(
         ) from error
 
 
-def asked_by(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> tuple[Any, ...]:
-    """The stores, models and embedders that a group of the store is kept in step by, as far as they are known here."""
-    found: list[Any] = []
+def models_of(manifest: Manifest, known_operators: Iterable[Operator[Any, Any] | type] = ()) -> tuple[Any, ...]:
+    """Return the stores, models and embedders that keep a group in step, as far as they are known here."""
+    resources: list[Any] = []
     with suppress(GroupError):  # by what is not known here nothing is made, so that nothing is sent
-        found += transform_of(manifest, passed, accept=None).resources
-    for how in manifest.embeddings:
+        resources += transform_of(manifest, known_operators, accept=None).resources
+    for embedding in manifest.embeddings:
+        # An embedder that cannot be loaded here is not asked, either.
         with suppress(SpoliaError):
-            found += [decode(json.loads(how.plain), known=Catalogue())] if how.plain else []
-    return tuple(found)
+            resources += [decode(json.loads(embedding.plain), known=Catalogue())] if embedding.plain else []
+    return tuple(resources)
 
 
-def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Definition:
-    passed = tuple(passed)
-    embedders = [one for one in passed if isinstance(one, (Embedder, SparseEmbedder)) and not isinstance(one, type)]
+def current_definition(manifest: Manifest, known_objects: Iterable[Operator[Any, Any] | type] = ()) -> Definition:
+    known_objects = tuple(known_objects)
+    embedders = [
+        item for item in known_objects if isinstance(item, (Embedder, SparseEmbedder)) and not isinstance(item, type)
+    ]
     embeddings = (
-        Embedding(embedder_of(how, manifest.group, embedders), *(() if how.is_sparse else (index_of(how), how.metric)))
-        for how in manifest.embeddings
+        Embedding(
+            embedder_of(embedding, manifest.group, embedders),
+            *(() if embedding.is_sparse else (index_of(embedding), embedding.metric)),
+        )
+        for embedding in manifest.embeddings
     )
-    made = transform_of(manifest, passed)
-    return Definition(made, manifest.parent, manifest.ref, tuple(embeddings), manifest.analyzer)
+    transform = transform_of(manifest, known_objects)
+    return Definition(transform, manifest.parent, manifest.ref, tuple(embeddings), manifest.analyzer)
 
 
 def embedder_of(
-    how: GroupEmbedding, group: str, passed: Iterable[Embedder | SparseEmbedder] = ()
+    embedding: GroupEmbedding, group: str, known_embedders: Iterable[Embedder | SparseEmbedder] = ()
 ) -> Embedder | SparseEmbedder:
-    for embedder in passed:
-        if embedder.name == how.embedder:
-            refuse_other_embedder(how, group, embedder)
+    for embedder in known_embedders:
+        if embedder.name == embedding.embedder:
+            refuse_other_embedder(embedding, group, embedder)
             return embedder
     advice = (
-        f"Group {group!r} is embedded with {how.embedder!r}. Pass that again: --embedder FILE.py:NAME on the command "
+        f"Group {group!r} is embedded with {embedding.embedder!r}. Pass that again: --embedder FILE.py:NAME on the command "
         f"line; in Python with the group's definition, corpus.group({group!r}, Definition(..., "
         "embeddings=(Embedding(it),))), among groups=[...]."
     )
-    if not how.plain:
+    if not embedding.plain:
         raise GroupError(f"The store cannot reload its embedder. {advice}")
     try:
-        found = decode(json.loads(how.plain), known=Catalogue(), accept=refuse_env)
-        name = found.name
+        loaded = decode(json.loads(embedding.plain), known=Catalogue(), accept=refuse_env)
+        name = loaded.name
     except VariableRefused as error:
         raise StoreError(f"Group {group!r} of the store: {error.reason}") from error
     except SpoliaError as error:
         raise GroupError(f"The embedder cannot be made: {error} {advice}") from error
-    if name != how.embedder:
+    if name != embedding.embedder:
         raise GroupError(f"The embedder that the store names is {name!r} by now. {advice}")
-    refuse_other_embedder(how, group, found)
-    return found  # type: ignore[no-any-return]
+    refuse_other_embedder(embedding, group, loaded)
+    return loaded  # type: ignore[no-any-return]
 
 
-def index_of(how: GroupEmbedding) -> IndexSettings:
-    return _index_settings(how.index)
+def index_of(embedding: GroupEmbedding) -> IndexSettings:
+    return _index_settings(embedding.index)
 
 
 @lru_cache(64)  # each publication asks for it, and so does the first question after it
@@ -429,74 +446,76 @@ def _index_settings(written: str) -> IndexSettings:
 
 
 def refuse_stored(settings: IndexSettings, group: str) -> None:
-    """Refuse to open a database by settings that read a variable which nobody has allowed the store to name."""
+    """Raise StoreError for settings of a database that read a variable which nobody has allowed the store to name."""
     try:
         refuse_env(settings)
     except VariableRefused as error:
         raise StoreError(f"The vectors of group {group!r} of the store: {error.reason}") from error
 
 
-def in_order(manifests: Mapping[str, Manifest]) -> list[Manifest]:
-    """Groups after the groups that they are made from; otherwise by name."""
-    found: dict[str, Manifest] = {}
-    while len(found) < len(manifests):
+def sort_groups(manifests: Mapping[str, Manifest]) -> list[Manifest]:
+    """Order groups after the groups that they are made from; otherwise by name."""
+    ordered: dict[str, Manifest] = {}
+    while len(ordered) < len(manifests):
         ready = [
             manifest
             for name, manifest in sorted(manifests.items())
-            if name not in found and all(above not in manifests or above in found for above in _above(manifest))
+            if name not in ordered
+            and all(parent not in manifests or parent in ordered for parent in _parents_of(manifest))
         ]
         if not ready:
-            left = sorted(set(manifests) - set(found))
-            raise GroupError(f"The groups {', '.join(left)} are made from each other in a circle. Change a parent.")
-        found.update((manifest.group, manifest) for manifest in ready)
-    return list(found.values())
+            circle = sorted(set(manifests) - set(ordered))
+            raise GroupError(f"The groups {', '.join(circle)} are made from each other in a circle. Change a parent.")
+        ordered.update((manifest.group, manifest) for manifest in ready)
+    return list(ordered.values())
 
 
-def _above(manifest: Manifest) -> set[str]:
+def _parents_of(manifest: Manifest) -> set[str]:
     return {manifest.parent, manifest.ref} - {"", manifest.group if manifest.group == DOCUMENT else ""}
 
 
-def _refuse_lineage(name: str, definition: Definition, above: Mapping[str, Manifest]) -> None:
+def _refuse_lineage(name: str, definition: Definition, manifests: Mapping[str, Manifest]) -> None:
     if name == DOCUMENT and definition.transform != Whole():
         raise GroupError(
             f"Group {DOCUMENT!r} is the whole documents, and is asked for as made by {definition.transform.short}. "
             "Give the group another name; for vectors of whole documents write Definition(Whole(), embeddings=(...,))."
         )
     for role, group in (("parent", definition.parent), ("ref", definition.ref)):
-        if name != DOCUMENT and name in (group, *_line(group, above)):
+        if name != DOCUMENT and name in (group, *_ancestors_of(group, manifests)):
             raise GroupError(
                 f"Group {name!r} would be made from itself, by way of its {role} {group!r}. Change the {role}."
             )
-        if group and group != DOCUMENT and group not in above:
+        if group and group != DOCUMENT and group not in manifests:
             raise GroupError(
                 f"Group {name!r} has the {role} {group!r}, which is not there; there are: "
-                f"{', '.join(sorted({DOCUMENT, *above}))}. Write one of these, or define {group!r} before."
+                f"{', '.join(sorted({DOCUMENT, *manifests}))}. Write one of these, or define {group!r} before."
             )
-    if definition.ref and definition.parent not in _line(definition.ref, above):
+    if definition.ref and definition.parent not in _ancestors_of(definition.ref, manifests):
         raise GroupError(
             f"Group {name!r} has the ref {definition.ref!r}, which is not made from its parent "
             f"{definition.parent!r}. Write a group below {definition.parent!r}."
         )
 
 
-def between(manifest: Manifest, manifests: Mapping[str, Manifest]) -> tuple[str, ...]:
-    """The groups through which the nodes of a group's `ref` were made from those of its parent."""
-    line = _line(manifest.ref, manifests) if manifest.ref else []
+def groups_between(manifest: Manifest, manifests: Mapping[str, Manifest]) -> tuple[str, ...]:
+    """Return the groups through which the nodes of a group's `ref` were made from those of its parent."""
+    line = _ancestors_of(manifest.ref, manifests) if manifest.ref else []
     return tuple(line[: line.index(manifest.parent)]) if manifest.parent in line else ()
 
 
-def _line(group: str, manifests: Mapping[str, Manifest]) -> list[str]:
-    """The groups above a group, the nearest first."""
-    found: list[str] = []
+def _ancestors_of(group: str, manifests: Mapping[str, Manifest]) -> list[str]:
+    """List the groups above a group, the nearest first."""
+    ancestors: list[str] = []
     while group in manifests and group != DOCUMENT:
         group = manifests[group].parent
-        if group in found:
+        # Damaged or foreign manifests may form a circle.
+        if group in ancestors:
             break
-        found.append(group)
-    return found
+        ancestors.append(group)
+    return ancestors
 
 
-def _plain(name: str, transform: Transform) -> str:
+def _dump_transform(name: str, transform: Transform) -> str:
     refuse_unstorable(transform)
     try:
         return json.dumps(encode(transform, Operator), ensure_ascii=False)
@@ -506,8 +525,8 @@ def _plain(name: str, transform: Transform) -> str:
         ) from error
 
 
-def _plain_embedder(embedder: Embedder | SparseEmbedder) -> str:
-    """As plain data; empty for an embedder of the caller's own that has none, and has to be passed each time."""
+def _dump_embedder(embedder: Embedder | SparseEmbedder) -> str:
+    """Dump an embedder as plain data; empty for the caller's own that has none, and has to be passed each time."""
     if isinstance(embedder, models.FunctionEmbedder):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Writing to a store, one at a time: each change whole or not at all, and none seen before it is published."""
+"""Writing to a store, one writer at a time: each change whole or not at all, and none visible before it is published."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -10,22 +10,22 @@ from spolia.filters import Field, Schema
 from spolia.private_files import set_aside
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection, WriteSession
-from spolia.stores.backends.publication import NONE, Draft, Publication, Transaction
+from spolia.stores.backends.publication import NO_IMAGES, Draft, Publication, Transaction
 from spolia.stores.backends.rows import (
     NOT_YET,
     Row,
     SourceRow,
     document_row,
-    guarded,
     manifest_row,
     node_digest,
     node_row,
     row_digest,
     source_row,
     unmade_row,
+    with_digest,
 )
-from spolia.stores.files import damaged, fail_point, is_scattered, shortened, translated
-from spolia.stores.manifest import GroupEmbedding, Manifest, refuse_odd_name, refuse_other, written
+from spolia.stores.files import fail_point, index_damage, is_scattered, quick_index_damage, store_errors
+from spolia.stores.manifest import GroupEmbedding, Manifest, dump, refuse_odd_name, refuse_other_manifest
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Writer(Draft):
-    """The one that may write to a store; made by `Corpus.writer`. `mended` says what was damaged and built again.
+    """Holder of the right to write to a store, made by `Corpus.writer`. `mended` says what was damaged and built again.
 
     Args:
         connection: as for `Backend.writing`.
@@ -44,46 +44,47 @@ class Writer(Draft):
         self.store = store
         self.mended: list[str] = []
         self._embedded: VectorWriter | None = None
-        self._writing: WriteSession = store.writing(timeout_s, connection)
+        self._writing: WriteSession = store.begin_writing(timeout_s, connection)
         try:
             self._connection = self._writing.connection
             self._transaction = Transaction(store, self._connection)
-            with translated(store, "opened for writing"):
+            with store_errors(store, "opened for writing"):
+                # Sweeping comes first: it may drop damaged vectors, and what follows must know that.
                 self.mended += store.sweep(self._connection)  # may lose vectors: first
-                self._read_what_is_published()
-                store.recover(self._connection, self.manifests, self._known(), self.generation)
+                self._read_published()
+                store.recover(self._connection, self.manifests, self._last_keys(), self.generation)
                 self._drop_indexes(all=False)
         except BaseException:
             self.close()
             raise
 
-    def _reading(self) -> AbstractContextManager[None]:
+    def _read_errors(self) -> AbstractContextManager[None]:
         self._transaction.refuse_if_ended()
-        return super()._reading()
+        return super()._read_errors()
 
-    def _known(self) -> dict[str, int]:
-        """For each group that is published and indexed, the last node key that was known then."""
+    def _last_keys(self) -> dict[str, int]:
+        """Return for each group that is published and indexed the last node key that was known then."""
         return {group: key for group, (_, key) in self.indexes.items()}
 
     def _drop_indexes(self, *, all: bool) -> None:
-        """Have the damaged lexical indexes built again by the next publication; read `all` of them."""
-        for group, (at, _) in list(self.indexes.items()):
-            folder = self.store.published_index(group, at)
-            if folder is not None and (said := (damaged if all else shortened)(folder)):
+        """Drop damaged lexical indexes, so that the next publication builds them again; read `all` of them."""
+        for group, (generation, _) in list(self.indexes.items()):
+            folder = self.store.published_index(group, generation)
+            if folder is not None and (damage := (index_damage if all else quick_index_damage)(folder)):
                 set_aside(folder, self.store.folder)
-                self.mended.append(f"{said}. It is built again from corpus.db.")
+                self.mended.append(f"{damage}. It is built again from corpus.db.")
                 self.indexes.pop(group)
                 self._transaction.visible = True
 
     @property
     def _next(self) -> int:
-        """The generation in which what is added is born, and what is replaced dies."""
+        """Return the generation in which what is added is born, and what is replaced dies."""
         return self.generation + 1
 
     # Changes: each whole or not at all, and none seen by readers before it is published.
 
     def all_or_nothing(self) -> AbstractContextManager[None]:
-        """Within it an error takes back everything and ends the writer, so that many changes cost less."""
+        """Group many changes, so that they cost less: an error takes back everything and ends the writer."""
         return self._transaction.all_or_nothing()
 
     def define(self, group: str, manifest: Manifest) -> None:
@@ -91,18 +92,18 @@ class Writer(Draft):
         if manifest.group != group:
             raise StoreError(f"The manifest is of group {manifest.group!r}, not {group!r}. Write the same name twice.")
         refuse_odd_name(group)
-        there = self.manifests.get(group)
-        if there is not None:
-            refuse_other(there, manifest)
+        stored = self.manifests.get(group)
+        if stored is not None:
+            refuse_other_manifest(stored, manifest)
             return
         with self._transaction.change():
             fail_point("define.write")
-            self._write(group, manifest, is_made=False)
+            self._write_manifest(group, manifest, is_made=False)
 
-    def _write(self, group: str, manifest: Manifest, *, is_made: bool) -> None:
+    def _write_manifest(self, group: str, manifest: Manifest, *, is_made: bool) -> None:
         if not is_made:
             self._connection.execute(sql.EXPECT, unmade_row(group, NOT_YET))
-        self._connection.execute(sql.DEFINE, manifest_row(group, written(manifest)))
+        self._connection.execute(sql.DEFINE, manifest_row(group, dump(manifest)))
         self.manifests[group] = manifest
         self._forget_derived(group)
 
@@ -120,7 +121,7 @@ class Writer(Draft):
             fail_point("redefine.write")
             if not keep_nodes:
                 self._clear(group)
-            self._write(group, manifest, is_made=keep_nodes)
+            self._write_manifest(group, manifest, is_made=keep_nodes)
 
     def drop(self, group: str) -> None:
         """Forget a group with its nodes; vectors stay for when their texts return."""
@@ -128,8 +129,10 @@ class Writer(Draft):
             raise GroupError(
                 f"There is no node group {group!r} in {self.store}. It has: {', '.join(sorted(self.manifests))}."
             )
-        if below := sorted(m.group for m in self.manifests.values() if group in (m.parent, m.ref) and m.group != group):
-            raise GroupError(f"Group {group!r} has groups made from it: {', '.join(below)}. Drop these first.")
+        if children := sorted(
+            m.group for m in self.manifests.values() if group in (m.parent, m.ref) and m.group != group
+        ):
+            raise GroupError(f"Group {group!r} has groups made from it: {', '.join(children)}. Drop these first.")
         with self._transaction.change():
             self._clear(group)
             fail_point("drop.write")
@@ -150,12 +153,12 @@ class Writer(Draft):
                 fail_point("declare.write")
                 self.declared = schema
 
-    def put(
+    def put_document(
         self,
         document: Document,
         nodes: Iterable[Node],
         source: SourceRow,
-        images: Mapping[str, bytes] = NONE,
+        images: Mapping[str, bytes] = NO_IMAGES,
     ) -> bool:
         """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
 
@@ -171,41 +174,43 @@ class Writer(Draft):
         with self._transaction.change():
             self._audiences.begin()
             row = self._row(document)
-            there: Any = self._live(document.id)
-            is_there = there is not None and there[1] == row[1]
-            if there is not None and not is_there and there[2] == self._next:
+            live_row: Any = self._live_row(document.id)
+            is_there = live_row is not None and live_row[1] == row[1]
+            if live_row is not None and not is_there and live_row[2] == self._next:
                 raise StoreError(
                     f"Two documents with the id {document.id!r} were put since the last publication, and they differ; "
                     f"the second is of {source.uri!r}. Give every document an id of its own, or publish() between the "
                     "two."
                 )
-            old: int | None = there[0] if there else None
-            key: int = there[0] if is_there else self._replace(old, document, row, nodes, images)
+            old: int | None = live_row[0] if live_row else None
+            key: int = live_row[0] if is_there else self._replace_document(old, document, row, nodes, images)
             fail_point("put.source")
-            self._point(source, key)
+            self._point_source(source, key)
         return not is_there
 
     def insert(self, puts: Sequence[Iterable[Any]], nodes: Iterable[tuple[Document, Iterable[Node]]]) -> None:
         """Put documents that are known not to be there, from sources that are not, and their nodes.
 
-        `puts` have the arguments of `put`.
+        `puts` have the arguments of `put_document`.
         """
         with self._transaction.change():
             self._audiences.begin()
-            connection, last, birth = self._connection, self._one(sql.LAST_KEYS["documents"])[0], self._next
+            connection, last, birth = self._connection, self._fetch_one(sql.LAST_KEYS["documents"])[0], self._next
             fail_point("insert.documents")
+            # Fast path: the keys are read together afterwards, not one by one with RETURNING.
             connection.executemany(sql.ADD_DOCUMENTS, (self._row(document) for document, _, _, _ in puts))
             keys = dict(connection.execute(sql.KEYS_AFTER, (last,)).fetchall())
-            named = ((keys[document.id], images) for document, _, _, images in puts)
+            images_by_key = ((keys[document.id], images) for document, _, _, images in puts)
             connection.executemany(
-                sql.ADD_IMAGE, ((key, *guarded(*image)) for key, images in named for image in images.items())
+                sql.ADD_IMAGE,
+                ((key, *with_digest(*image)) for key, images in images_by_key for image in images.items()),
             )
             fail_point("insert.sources")
             connection.executemany(
                 sql.ADD_SOURCE, (source_row(source, birth, keys[document.id]) for document, _, source, _ in puts)
             )
             fail_point("insert.nodes")
-            rows = (self._node_rows(document, keys[document.id], some) for document, some in nodes)
+            rows = (self._node_rows(document, keys[document.id], document_nodes) for document, document_nodes in nodes)
             connection.executemany(sql.ADD_NODE, chain.from_iterable(rows))
 
     def _row(self, document: Document) -> Row:
@@ -213,7 +218,7 @@ class Writer(Draft):
         number, digest = audiences.number(document.readers), audiences.digest(document.readers)
         return document_row(document, number, digest, self._next)
 
-    def _replace(
+    def _replace_document(
         self, old: int | None, document: Document, row: Row, nodes: Iterable[Node], images: Mapping[str, bytes]
     ) -> int:
         sources = self._connection.execute(sql.LIVE_SOURCES_OF, (old,)).fetchall() if old else []
@@ -222,18 +227,18 @@ class Writer(Draft):
         fail_point("put.document")
         key = int(self._connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
         if images:
-            self._connection.executemany(sql.ADD_IMAGE, ((key, *guarded(*image)) for image in images.items()))
+            self._connection.executemany(sql.ADD_IMAGE, ((key, *with_digest(*image)) for image in images.items()))
         fail_point("put.nodes")
         if nodes != ():
             self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
-        for found in sources:
-            self._point(SourceRow(*found), key)
+        for source_row in sources:
+            self._point_source(SourceRow(*source_row), key)
         return key
 
     def _node_rows(
         self, document: Document, key: int, nodes: Iterable[Node], groups: set[str] | None = None
     ) -> Iterator[Row]:
-        """Nodes as rows; their groups are put among the others."""
+        """Yield nodes as rows; their groups are added to `groups`."""
         audiences, birth = self._audiences, self._next
         for node in nodes:
             if node.group not in self.manifests:
@@ -246,28 +251,28 @@ class Writer(Draft):
             audience = audiences.number(node.readers) or audiences.number(document.readers)
             yield node_row(node, document, key, audience, birth, by_picture=self.manifests[node.group].by_picture)
 
-    def _point(self, source: SourceRow, key: int | None) -> None:
-        """The source holds the document of this key now; what it held before ends, unless another source has it."""
-        there = self._one(sql.LIVE_SOURCE, (source.uri,))
-        if there is not None and there[0] == key:
+    def _point_source(self, source: SourceRow, key: int | None) -> None:
+        """Make the source hold the document of this key; what it held before ends, unless another source has it."""
+        row = self._fetch_one(sql.LIVE_SOURCE, (source.uri,))
+        if row is not None and row[0] == key:
             self._touch(source)
             return
-        if there is not None:
+        if row is not None:
             self._unpoint(source.uri)
         self._connection.execute(sql.ADD_SOURCE, source_row(source, self._next, key))
-        if there is not None:
-            self._release(there[0])
+        if row is not None:
+            self._release(row[0])
 
     def _touch(self, source: SourceRow) -> None:
-        """The source holds what it held; the rest of its row is new, from the next generation on."""
-        uri, *values, birth, _, digest = row = source_row(source, self._next, self._held_by(source.uri))
+        """Renew the row of a source that still holds what it held, from the next generation on."""
+        uri, *values, birth, _, digest = row = source_row(source, self._next, self._held_key(source.uri))
         if not self._connection.execute(sql.SET_SOURCE, (*values, digest, uri, birth)).rowcount:
             self._connection.execute(sql.END_SOURCE, {"uri": uri, "next": self._next})
             self._connection.execute(sql.ADD_SOURCE, row)
 
     def _forget(self, uri: str) -> None:
-        """The source is gone, and what it held, unless another source has it."""
-        key = self._held_by(uri)
+        """Forget the source, and what it held, unless another source has it."""
+        key = self._held_key(uri)
         self._unpoint(uri)
         self._release(key)
 
@@ -277,19 +282,19 @@ class Writer(Draft):
             self._connection.execute(sql.END_SOURCE, values)
 
     def _release(self, key: int | None) -> None:
-        if key is not None and self._one(sql.IS_REFERENCED, (key,)) is None:
+        if key is not None and self._fetch_one(sql.IS_REFERENCED, (key,)) is None:
             self._end(key)
 
     def _end(self, key: int) -> None:
         for statement in sql.END_OF_DOCUMENT:
             self._connection.execute(statement, {"key": key, "next": self._next})
 
-    def _held_by(self, uri: str) -> int | None:
-        """Key of the document that a source holds; None when it could not be read."""
-        there = self._one(sql.LIVE_SOURCE, (uri,))
-        if there is None:
+    def _held_key(self, uri: str) -> int | None:
+        """Return the key of the document that a source holds; None when it could not be read."""
+        row = self._fetch_one(sql.LIVE_SOURCE, (uri,))
+        if row is None:
             raise StoreError(f"There is no source {uri!r} in the store. Write one of writer.sources().")
-        key: int | None = there[0]
+        key: int | None = row[0]
         return key
 
     def _known_key(self, id: str) -> int:
@@ -346,8 +351,10 @@ class Writer(Draft):
             self._audiences.begin()
             old, new = self._audiences.number(document.readers), self._audiences.number(readers)
             *row, digest = self._row(document.but(meta=meta, readers=readers))
-            *before, said = self._one(sql.ROW_OF_DOCUMENT, (key,))
-            row.append(digest if said == row_digest(before) else said)  # one that is damaged stays so
+            *stored_values, stored_digest = self._fetch_one(sql.ROW_OF_DOCUMENT, (key,))
+            row.append(
+                digest if stored_digest == row_digest(stored_values) else stored_digest
+            )  # one that is damaged stays so
             sources = connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall()
             nodes = connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
             for statement in sql.SET_ASIDE:
@@ -355,16 +362,16 @@ class Writer(Draft):
             fail_point("readers.document")
             fresh = int(connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
             fail_point("readers.nodes")
-            connection.executemany(sql.ADD_NODE, (self._moved(node, fresh, old, new) for node in nodes))
+            connection.executemany(sql.ADD_NODE, (self._move_row(node, fresh, old, new) for node in nodes))
             connection.execute(sql.MOVE_UNMADE, (fresh, key))
             connection.execute(sql.COPY_IMAGES, (fresh, key))
-            for found in sources:
-                self._point(SourceRow(*found), fresh)
+            for source_row in sources:
+                self._point_source(SourceRow(*source_row), fresh)
             for statement in sql.DROP_ASIDE:
                 connection.execute(statement)
 
-    def _moved(self, node: Row, document: int, old: int, new: int) -> Row:
-        """A node's row below another document; one that is damaged stays so."""
+    def _move_row(self, node: Row, document: int, old: int, new: int) -> Row:
+        """Return a node's row below another document; one that is damaged stays so."""
         id, group, _, *values, audience, _, seconds, digest = node
         row = (id, group, document, *values, new if audience == old else audience, self._next, seconds)
         return (*row, node_digest(row) if digest == node_digest(node[:-1]) else digest)
@@ -385,11 +392,11 @@ class Writer(Draft):
             self._touch(source)
 
     def move(self, old_uri: str, source: SourceRow) -> None:
-        """The source at `old_uri` is at `source.uri` now, with the same content."""
+        """Move a source from `old_uri` to `source.uri`; it has the same content."""
         with self._transaction.change():
-            key = self._held_by(old_uri)
+            key = self._held_key(old_uri)
             fail_point("move.write")
-            self._point(source, key)
+            self._point_source(source, key)
             if old_uri != source.uri:
                 self._forget(old_uri)
 
@@ -404,7 +411,7 @@ class Writer(Draft):
         with self._transaction.change():
             key = self._live_key(source.document) if source.document else None
             fail_point("fail.write")
-            self._point(source, key)
+            self._point_source(source, key)
 
     def remember(self, source: str, cursors: Mapping[str, str]) -> None:
         """Note how far a source was read, which is published with what was read there; an empty cursor forgets."""
@@ -419,7 +426,7 @@ class Writer(Draft):
             birth = self.generation + self._transaction.visible
             for item, cursor in cursors.items():
                 if cursor:
-                    self._connection.execute(sql.SET_CURSOR, guarded(source, item, cursor, birth))
+                    self._connection.execute(sql.SET_CURSOR, with_digest(source, item, cursor, birth))
                 else:
                     self._connection.execute(sql.DROP_CURSOR, (source, item))
 
@@ -434,31 +441,31 @@ class Writer(Draft):
         Raises for the whole batch if a vector has another dimension, or has not length 1 and is compared by cosine.
         What is written stays even when the writer is killed before it publishes.
         """
-        used = self._embeddings(embedder)
-        with self._embedding() as embedding:
-            dimension = max((how.dimension for how in used), default=0)
-            embedding.add(embedder, hashes, vectors, unit=_are_unit(used), dimension=dimension)
+        embeddings = self._embeddings(embedder)
+        with self._change_vectors() as vector_writer:
+            dimension = max((embedding.dimension for embedding in embeddings), default=0)
+            vector_writer.add(embedder, hashes, vectors, unit=_are_unit(embeddings), dimension=dimension)
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: "SparseRows") -> None:
-        with self._embedding() as embedding:
-            embedding.add_sparse(embedder, hashes, rows)
+        with self._change_vectors() as vector_writer:
+            vector_writer.add_sparse(embedder, hashes, rows)
 
     def replace_vectors(self, embedder: str, hashes: Sequence[bytes], parts: "Sequence[Vectors | SparseRows]") -> None:
         """Put vectors in the place of those that these texts have, in all documents, with the next publication."""
-        with self._embedding() as embedding:
+        with self._change_vectors() as vector_writer:
             unit = _are_unit(self._embeddings(embedder))
-            embedding.replace(embedder, hashes, parts, self._next, unit=unit)
+            vector_writer.replace(embedder, hashes, parts, self._next, unit=unit)
 
     def _embeddings(self, embedder: str) -> list[GroupEmbedding]:
-        return [how for manifest in self.manifests.values() if (how := manifest.embedded(embedder))]
+        return [embedding for manifest in self.manifests.values() if (embedding := manifest.find_embedding(embedder))]
 
     @contextmanager
-    def _embedding(self) -> "Iterator[VectorWriter]":
+    def _change_vectors(self) -> "Iterator[VectorWriter]":
         self._transaction.refuse_if_ended()
         if self._embedded is None:
-            self._embedded = self.store.embedding(self._connection)
+            self._embedded = self.store.make_vector_writer(self._connection)
         self._transaction.begin()
-        with self._transaction.or_end("written"):
+        with self._transaction.end_on_error("written"):
             yield self._embedded
         self._transaction.visible = True
 
@@ -466,23 +473,23 @@ class Writer(Draft):
     def is_dirty(self) -> bool:
         return self._transaction.visible
 
-    def born(self) -> dict[str, int]:
-        """The sources that are changed in the generation that is published next, with its number."""
-        with self._reading():
+    def changed_sources(self) -> dict[str, int]:
+        """Return the sources that are changed in the generation that is published next, with its number."""
+        with self._read_errors():
             return dict(self._connection.execute(sql.BORN, (self._next,)).fetchall())
 
     def keep_vectors(self) -> None:
         """Make the vectors durable that were added, and publish nothing. Call it without other changes."""
         if self._embedded is not None:
-            with self._embedding() as embedding:
-                embedding.keep()
+            with self._change_vectors() as vector_writer:
+                vector_writer.keep()
             self._transaction.commit()
 
     # Publishing.
 
     def publish(self, *, embedded: bool = True) -> int:
-        """Make all changes durable and visible together; returns the generation. Unless `embedded`, vectors may
-        lack."""
+        """Make all changes durable and visible together; return the generation. Unless `embedded`, vectors may be
+        lacking."""
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
             self._publish(embedded=embedded)
@@ -490,37 +497,38 @@ class Writer(Draft):
             self._transaction.commit()
         return self.generation
 
-    def merge(self, *, moved: bool = False) -> int:
-        """Merge scattered lexical indexes, and publish that, or that vectors have `moved`; returns the generation."""
+    def merge(self, *, has_moved: bool = False) -> int:
+        """Merge scattered lexical indexes and publish, also if only vectors were moved; return the generation."""
         self._transaction.refuse_if_ended()
-        if moved or self.is_scattered:
+        if has_moved or self.is_scattered:
             self._publish(embedded=False, merged=True)
         return self.generation
 
     @property
     def is_scattered(self) -> bool:
-        """Whether a lexical index is to be merged."""
-        folders = (self.store.published_index(group, at) for group, (at, _) in self.indexes.items())
+        """Return whether a lexical index is to be merged."""
+        folders = (self.store.published_index(group, generation) for group, (generation, _) in self.indexes.items())
         return any(folder is not None and is_scattered(folder) for folder in folders)
 
     def _publish(self, *, embedded: bool, merged: bool = False) -> None:
         self._transaction.begin()
-        with self._transaction.or_end("published"):
-            self._refuse_what_is_gone()
+        with self._transaction.end_on_error("published"):
+            self._refuse_deleted_store()
             if self._embedded is not None:
                 self._embedded.flush()
-            self.store.follow(self._connection, self.manifests, self._known(), self.generation)
+            # Before the publication: if an external database cannot follow, nothing is published.
+            self.store.follow(self._connection, self.manifests, self._last_keys(), self.generation)
             publication = Publication(self.store, self._connection, self._next, self.manifests, self.declared)
             self.indexes = publication.publish(self.indexes, self.embedded_to if embedded else None, merged=merged)
             self.mended += publication.mended
         self._transaction.renew()
         self.generation, self.schema = self.generation + 1, self.declared
-        with translated(self.store, "swept"):
+        with store_errors(self.store, "swept"):
             self.mended += self.store.sweep(self._connection)
             self._read_embedded()
             self.mended += self.store.derive(self._connection, self.manifests)
 
-    def _refuse_what_is_gone(self) -> None:
+    def _refuse_deleted_store(self) -> None:
         if not self.store.exists():
             raise NotAStore(
                 f"{self.store} was deleted while it was being written; nothing could be published. "
@@ -539,12 +547,12 @@ class Writer(Draft):
             )
         self._drop_indexes(all=True)
         self._transaction.visible = self._transaction.visible or self.manifests.keys() > self.indexes.keys()
-        with self._transaction.or_end("repaired"):
+        with self._transaction.end_on_error("repaired"):
             self._connection.execute(sql.FORGET_EMBEDDED)
             self.embedded_to = {}
-            if said := self.store.repair(self._connection):
-                self.mended += said
-                self.store.recover(self._connection, self.manifests, self._known(), self.generation)
+            if repairs := self.store.repair(self._connection):
+                self.mended += repairs
+                self.store.recover(self._connection, self.manifests, self._last_keys(), self.generation)
         return self.mended
 
     def read_on(self) -> Connection:
@@ -560,7 +568,7 @@ class Writer(Draft):
         try:
             if self._embedded is not None:  # vectors took time, and perhaps money
                 with suppress(Exception):  # a full disk, a lost connection: it is what has ended the writer that counts
-                    self._refuse_what_is_gone()
+                    self._refuse_deleted_store()
                     if not self._connection.in_transaction:
                         self._connection.execute(sql.BEGIN)
                     self._embedded.keep()
@@ -569,17 +577,17 @@ class Writer(Draft):
 
 
 def _are_unit(embeddings: Iterable[GroupEmbedding]) -> bool:
-    return all(how.metric == "cosine" for how in embeddings)
+    return all(embedding.metric == "cosine" for embedding in embeddings)
 
 
 def compact(
-    store: Backend, manifests: Mapping[str, Manifest], timeout_s: float, *, ended: bool = True, waits: bool = True
+    store: Backend, manifests: Mapping[str, Manifest], timeout_s: float, *, has_ended: bool = True, waits: bool = True
 ) -> int:
-    """Join what many commits have left in small pieces, and publish that; returns the generation, or 0 for nothing."""
-    if not store.compact(manifests, ended=ended, waits=waits):
+    """Join what many commits have left in small pieces, and publish that; return the generation, or 0 for nothing."""
+    if not store.compact(manifests, has_ended=has_ended, waits=waits):
         return 0
     with closing(Writer(store, timeout_s)) as writer:
-        return writer.merge(moved=True)
+        return writer.merge(has_moved=True)
 
 
 def compact_all(
@@ -590,9 +598,10 @@ def compact_all(
     is_scattered: bool = True,
     connection: Connection | None = None,
 ) -> int:
-    """As `compact`; and lexical indexes, where they may be scattered and nobody else writes."""
-    moved = store.compact(manifests, ended=True, waits=True, connection=connection)
-    if moved or is_scattered:
-        with suppress(StoreBusy), closing(Writer(store, timeout_s if moved else 0)) as writer:
-            return writer.merge(moved=moved)
+    """Join as `compact`, and merge lexical indexes, where they may be scattered and nobody else writes."""
+    has_moved = store.compact(manifests, has_ended=True, waits=True, connection=connection)
+    if has_moved or is_scattered:
+        # Merging alone can wait for the next run: it never waits for another writer.
+        with suppress(StoreBusy), closing(Writer(store, timeout_s if has_moved else 0)) as writer:
+            return writer.merge(has_moved=has_moved)
     return 0

@@ -105,4 +105,4 @@ class HashingTokens(Value):
         reach(self)
         words = HashingEmbedder(self.dimension)
         rows = [words.hashed(re.findall(r"\w+", text)[: self.window]) for text in texts]
-        return TokenVectors.of(rows, self.dimension)
+        return TokenVectors.from_vectors(rows, self.dimension)

@@ -47,10 +47,10 @@ def make_other_files(folder: Path, corpus: Corpus) -> None:
     with patch.dict(os.environ, SPOLIA_CACHE=str(folder)):
         hash_of(Path(__file__))
     record = StudyRecord({"cut": ("a", "b")}, ({"cut": "b"},), (0.75,), ("R@5",), _MARKS, at=7.0)
-    EarlierStudies(folder / "studies").keep(record)
+    EarlierStudies(folder / "studies").store_record(record)
     log = UsageLog(folder / "looks.jsonl")
     for flows in ({"a": "1f", "b": "2e"}, {"c": "3d", "b": "2e"}):
-        log.note(log.at(ITEMS, flows, ["R@5"], ["b"]))
+        log.note(log.new_entry(ITEMS, flows, ["R@5"], ["b"]))
     ask(_found, ITEMS, "R@5", path=folder / "scores.experiment")
     about = {"form": 1, "space": "Choice(a, b)", "objective": "R@5", "questions": "05", "reads": {}}
     checksums.write(study / "study.json", about, indent=1)
@@ -101,8 +101,8 @@ def _imported(file: Path) -> Any:
 
 READERS: Mapping[str, Callable[[Path], Any]] = {
     "file_hashes/*.json": _named("stamp", "hash"),
-    "studies/*.json": lambda file: [repr(one) for one in EarlierStudies(file.parent, None)._records()],
-    "*looks.jsonl": lambda file: UsageLog(file).of(UsageLog(file).at(ITEMS, {}, ()).data),
+    "studies/*.json": lambda file: [repr(one) for one in EarlierStudies(file.parent, None)._read_records()],
+    "*looks.jsonl": lambda file: UsageLog(file).entries(UsageLog(file).new_entry(ITEMS, {}, ()).data),
     "*.experiment": _experiment,
     "study.json": _named("form", "space", "objective", "questions", "reads"),
     "pilot.json": Pilot.read,

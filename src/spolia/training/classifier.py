@@ -15,7 +15,7 @@ from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.models.protocols import Embedder
-from spolia.models.text_classifier import Part, inputs, logits_of, probabilities, words
+from spolia.models.text_classifier import Part, build_inputs, logits_of, probabilities, words
 from spolia.models.trained_weights import TrainedWeights
 from spolia.training.training import linked_groups
 from spolia.types import Answer, Item, Query
@@ -141,7 +141,7 @@ class ClassifierTrainer(ABC):
             )
 
     def _inputs(self, rows: Sequence[LabelledText]) -> Floats:
-        return inputs(self.part, [row[1:3] for row in rows], self.idf, self.rare, self.embedder)
+        return build_inputs(self.part, [row[1:3] for row in rows], self.idf, self.rare, self.embedder)
 
     def _standardised(self, rows: Sequence[LabelledText]) -> Floats:
         return np.asarray((self._inputs(rows) - self.mean) * self.scale, np.float64)

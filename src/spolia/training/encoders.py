@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from spolia.core.operator import Operator, Retriever
 from spolia.core.plurals import several
 from spolia.core.run_context import check_cancelled
-from spolia.errors import DataError, installed
+from spolia.errors import DataError, require_extra
 from spolia.evaluation.measures.answers.string_match import F1
 from spolia.generation.reader import Reader
 from spolia.models.onnx.minilm import MiniLM
-from spolia.models.onnx.tuned_minilm import HEAD_OF_SCORE, MiniLMScorer, TunedMiniLM, pair
+from spolia.models.onnx.tuned_minilm import HEAD_OF_SCORE, MiniLMScorer, TunedMiniLM, join_pair
 from spolia.models.protocols import LanguageModel
-from spolia.models.text_classifier import is_said
+from spolia.models.text_classifier import occurs_in
 from spolia.models.trained_weights import BI_ENCODER, CONTEXT, TrainedWeights
 from spolia.post_retrieval.compression import Extractive, SentenceSpan, extract, sentence_spans
 from spolia.retrieval.dense import Dense, DenseInMemory
@@ -24,7 +24,7 @@ from spolia.training.fine_tuning import Contrast, MiniLMTrainer, RerankerTrainer
 from spolia.training.flow_classifiers import answered
 from spolia.types import Answer, Item, Query, Ranking
 
-with installed("local", "torch", "Fine-tuning"):
+with require_extra("local", "torch", "Fine-tuning"):
     import torch
     from torch import Tensor
     from torch.nn import functional
@@ -167,7 +167,9 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
             check_cancelled()
             found = self.search(Query(item.question))
             spans = tuple(sentence_spans(found)[:SENTENCES])
-            holding = [at for at, one in enumerate(spans) if any(is_said(said, one.of(found)) for said in item.answers)]
+            holding = [
+                at for at, one in enumerate(spans) if any(occurs_in(said, one.of(found)) for said in item.answers)
+            ]
             if len(spans) > self.most:
                 rows.append(ReadPassages(item, found, spans, tuple(holding)))
         return rows
@@ -186,7 +188,7 @@ class ContextTrainer(MiniLMTrainer[list[ReadPassages]]):
     def scores(self, batch: Sequence[ReadPassages]) -> Sequence[Tensor]:
         """The logit of each sentence of each question."""
         ids = [
-            pair(self.read(one.item.question).ids, self.read(span.of(one.found)).ids, self.recipe.window)
+            join_pair(self.read(one.item.question).ids, self.read(span.of(one.found)).ids, self.recipe.window)
             for one in batch
             for span in one.spans
         ]

@@ -17,15 +17,22 @@ import numpy as np
 
 from spolia.core.operator import Operator, Retriever
 from spolia.core.plurals import several
-from spolia.errors import DataError, WeightsError, installed
+from spolia.errors import DataError, WeightsError, require_extra
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.flows.corag_classifier import corag_classifier
-from spolia.models.local.address import CHECKPOINT, content_of, folder_of, load_tokenizer, transformers, unicode
+from spolia.models.local.address import (
+    CHECKPOINT,
+    content_of,
+    folder_of,
+    load_tokenizer,
+    replace_surrogates,
+    transformers,
+)
 from spolia.models.local.embedders import LocalCrossEncoder
 from spolia.models.onnx import safetensors
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.tokenizer import WordPiece
-from spolia.models.onnx.tuned_minilm import HEAD_OF_SCORE, THRESHOLD, MiniLMScorer, TunedMiniLM, pair
+from spolia.models.onnx.tuned_minilm import HEAD_OF_SCORE, THRESHOLD, MiniLMScorer, TunedMiniLM, join_pair
 from spolia.models.onnx.weights import SHA256, find
 from spolia.models.protocols import Embedder, Scorer
 from spolia.models.trained_weights import EMBEDDER, RERANKER, SUFFICIENCY, TrainedWeights
@@ -38,7 +45,7 @@ from spolia.training.query_adapter import AdapterRows, Teacher, gold_nodes, hold
 from spolia.training.sufficiency import SufficiencyTrainer, beginnings, best_threshold
 from spolia.types import Answer, Item, Query, Ranking, Value
 
-with installed("local", "torch", "Fine-tuning"):
+with require_extra("local", "torch", "Fine-tuning"):
     import torch
     from torch import Tensor
     from torch.nn import functional
@@ -453,7 +460,7 @@ class RerankerTrainer(MiniLMTrainer[list[Contrast]]):
 
     def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
         """The logit of each question and text."""
-        ids = [pair(self.read(question).ids, self.read(text).ids, self.recipe.window) for question, text in rows]
+        ids = [join_pair(self.read(question).ids, self.read(text).ids, self.recipe.window) for question, text in rows]
         return self.logits(*padded(ids))[:, 0, 0]
 
     def untrained(self) -> Operator[Query, Ranking]:
@@ -564,7 +571,7 @@ class MiniLMSufficiency(SufficiencyTuning, MiniLMTrainer[list[LabelledText]]):
         MiniLMTrainer.begin(self, seed)
 
     def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
-        ids = [pair(self.read(question).ids, self.read(text).ids, self.recipe.window) for question, text in rows]
+        ids = [join_pair(self.read(question).ids, self.read(text).ids, self.recipe.window) for question, text in rows]
         return self.logits(*padded(ids))[:, 0, 0]
 
     def trained(self, weights: TrainedWeights) -> Operator[Query, Answer]:
@@ -609,7 +616,7 @@ class CheckpointSufficiency(SufficiencyTuning):
 
     def scores(self, rows: Sequence[tuple[str, str]]) -> Tensor:
         self.network.train(torch.is_grad_enabled())
-        questions, texts = ([unicode(text) for text in column] for column in zip(*rows, strict=True))
+        questions, texts = ([replace_surrogates(text) for text in column] for column in zip(*rows, strict=True))
         given = self.tokenizer(
             questions, texts, truncation="longest_first", max_length=self.recipe.window, padding=True,
             split_special_tokens=True, return_tensors="pt",

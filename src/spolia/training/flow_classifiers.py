@@ -9,18 +9,18 @@ from typing import Any, ClassVar
 from spolia.core.operator import Operator, Retriever
 from spolia.core.run_context import check_cancelled
 from spolia.errors import EmptyReply
-from spolia.evaluation.experiment.gold_locations import gold_locations, is_gold
+from spolia.evaluation.experiment.gold_locations import is_gold, locate_gold
 from spolia.evaluation.measures.answers.string_match import Accuracy
 from spolia.evaluation.statistics.interval import wilson
 from spolia.flows.adaptive_rag import ARMS, adaptive_rag, routed, strategies
 from spolia.flows.crag import crag, cut
 from spolia.flows.dr_rag import dr_rag, dynamic
 from spolia.flows.naive_rag import naive_both
-from spolia.generation.prompt import fitting, numbered
+from spolia.generation.prompt import fit_passages, number_passages
 from spolia.generation.reader import Reader
-from spolia.generation.verification import RIGHT, WRONG_ANSWER, WRONG_PASSAGES, VerifyGrounding, with_passages
+from spolia.generation.verification import RIGHT, WRONG_ANSWER, WRONG_PASSAGES, VerifyGrounding, join_passages
 from spolia.models.protocols import Embedder, LanguageModel
-from spolia.models.text_classifier import JOINT, Part, TrainedClassifier, is_said
+from spolia.models.text_classifier import JOINT, Part, TrainedClassifier, occurs_in
 from spolia.models.trained_weights import TrainedWeights
 from spolia.orchestration.arm_choice import PickArm
 from spolia.orchestration.similarity_router import ByClassifier
@@ -137,7 +137,7 @@ class EvaluatorTrainer(FlowClassifier):
             answers = [*item.answers, *(one.answer for one in item.decomposition)]
             for hit, gold in zip(found.hits, golden, strict=True):
                 strips = [strip.node for strip in cut(hit, STRIP)]
-                holding = [node for node in strips if any(is_said(answer, node.text) for answer in answers)] or strips
+                holding = [node for node in strips if any(occurs_in(answer, node.text) for answer in answers)] or strips
                 passages += [(node.text, gold and node in holding) for node in strips]
             rows += [LabelledText(item.id, item.question, text, int(gold)) for text, gold in passages]
         return rows
@@ -284,14 +284,14 @@ class VerifierTrainer(FlowClassifier):
     def labelled(self, items: Sequence[Item], seed: int) -> list[LabelledText]:
         right, read, rows = Accuracy(), self.read, []
         for item, found, _ in with_gold([item for item in items if right.applies(item)], self.search):
-            shown = fitting(found, read.max_passages, read.max_characters)
+            shown = fit_passages(found, read.max_passages, read.max_characters)
             lacking = any(not any(is_gold(node, one) for node in shown.nodes for one in group) for group in item.gold)
             with Run.current() or Run(share=True):
                 samples = (found.but(query=found.query.but(sample=sample)) for sample in range(self.n))
                 answers = [answered(read, one) for one in samples]
             for answer in (one for one in answers if one and not one.abstained):
                 label = RIGHT if right.score(answer, item) == 1 else WRONG_PASSAGES if lacking else WRONG_ANSWER
-                text = with_passages(answer, numbered(shown, read.max_characters))
+                text = join_passages(answer, number_passages(shown, read.max_characters))
                 rows.append(LabelledText(item.id, item.question, text, self.labels.index(label)))
         return rows
 
@@ -305,11 +305,11 @@ class VerifierTrainer(FlowClassifier):
 def with_gold(items: Sequence[Item], search: Operator[Query, Ranking]) -> Iterator[tuple[Item, Ranking, list[bool]]]:
     """Questions with gold, as the store has it; the ranking; which of its hits are gold, or have the text of one."""
     asked = [item for item in items if item.gold]
-    places = gold_locations(asked, [search]) if asked else None
+    places = locate_gold(asked, [search]) if asked else None
     for item in asked:
         check_cancelled()
         assert places is not None
-        here, found = places.item(item), search(Query(item.question))
+        here, found = places.locate_item(item), search(Query(item.question))
         gold = [any(is_gold(node, one) for group in here.gold for one in group) for node in found.nodes]
         texts = {text for text, is_one in zip(found.texts, gold, strict=True) if is_one}
         yield here, found, [text in texts for text in found.texts]

@@ -19,11 +19,11 @@ from typing import Any
 
 from spolia.core.plurals import several
 from spolia.core.run_context import check_cancelled
-from spolia.errors import DataError, installed
-from spolia.evaluation.data.json_lines import whole_files
+from spolia.errors import DataError, require_extra
+from spolia.evaluation.data.json_lines import replace_files
 from spolia.evaluation.measures.measure import Measure
 from spolia.models.file_hash import hash_of
-from spolia.models.http.completions import written
+from spolia.models.http.completions import join_messages
 from spolia.models.local.address import (
     config_of,
     content_of,
@@ -34,7 +34,7 @@ from spolia.models.local.address import (
     transformers,
 )
 from spolia.models.local.language_model import LocalModel
-from spolia.models.trained_weights import CARD, loaded
+from spolia.models.trained_weights import CARD, list_loaded
 from spolia.private_files import set_aside
 from spolia.training.rows import FIELDS, Row, read_rows, reward
 from spolia.training.training import (
@@ -49,7 +49,7 @@ from spolia.training.training import (
 )
 from spolia.types import Message, Prompt, Value, digest_of
 
-with installed("tune", "trl", "Tuning a language model"):
+with require_extra("tune", "trl", "Tuning a language model"):
     import datasets
     import peft
     import trl
@@ -315,7 +315,7 @@ class _Tuning:
         tokenizer.save_pretrained(self.folder)
 
     def _write_card(self, rows: int, left_out: int, cost: Mapping[str, Any]) -> None:
-        hashes = {file: hash_of(self.folder / file) for file in loaded(self.folder)}
+        hashes = {file: hash_of(self.folder / file) for file in list_loaded(self.folder)}
         every = max(1, self.steps // CURVE_POINTS)
         packages = ("spolia", "torch", "transformers", "trl", "peft", "accelerate", "datasets")
         card = {
@@ -334,7 +334,7 @@ class _Tuning:
             "notes": self._notes(left_out),
             "training": self.identity,
         }
-        with whole_files(self.folder / CARD) as (path,):
+        with replace_files(self.folder / CARD) as (path,):
             path.write_text(card_text(card), "utf-8")
         shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
 
@@ -359,7 +359,7 @@ def rewarded(measure: Measure) -> Callable[..., list[float]]:
 
 def _plain(said: Sequence[Row]) -> str:
     """Messages for a model without a chat template, as `LocalModel` shows them to it."""
-    return written(Prompt(tuple(Message(one["role"], one["content"]) for one in said)))
+    return join_messages(Prompt(tuple(Message(one["role"], one["content"]) for one in said)))
 
 
 def _length(tokenizer: Any, prompt: Any, reply: Any) -> int:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from spolia.core.operator import Operator
 from spolia.core.run_context import gather
 from spolia.errors import DataError, EmptyReply
-from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.evaluation.experiment.gold_locations import locate_gold
 from spolia.evaluation.measures.answers.string_match import F1
 from spolia.models.parsers import Reasoned, YesNo
 from spolia.models.parsers.numbers import Number
-from spolia.models.prompting.role import Ask, Brief, Role, generated, passed_over
+from spolia.models.prompting.role import Ask, Brief, Role, generate_reply, record_failures
 from spolia.models.protocols import LanguageModel
 from spolia.training.rows import Row, observed, preference_row, trainable
 from spolia.types import Answer, Failure, Item, Prompt, Query, Ranking
@@ -88,14 +88,14 @@ def prefrag_rows(
 
 def decisions(flow: Operator[Query, Answer], items: Sequence[Item]) -> Iterator[Decision]:
     """Each comparison of the trajectories of the questions; the first retrieval of one has nothing to compare with."""
-    known = gold_locations(trainable(items), [flow])
+    known = locate_gold(trainable(items), [flow])
     for item, _, steps in observed(flow, items):
         new: Ranking | None = None
         for step in steps:
             if isinstance(step.out, Ranking):
                 new = step.out
             elif isinstance(step.op, Ask) and isinstance(step.op.role.parser, (Reasoned, YesNo)) and new is not None:
-                yield Decision(known.item(item), step.op, step.given, new)
+                yield Decision(known.locate_item(item), step.op, step.given, new)
 
 
 def _row(decision: Decision, judge: LanguageModel | None, draw: Random) -> Row | None:
@@ -116,10 +116,10 @@ def candidates(ask: Ask, prompt: Prompt) -> list[str]:
     """Nine replies to one prompt."""
     how: dict[str, Any] = {"max_tokens": ask.max_tokens}
     asked = [
-        partial(generated, drawn_from(ask.llm, top_p), prompt.but(sample=number), None, temperature=warm, **how)
+        partial(generate_reply, drawn_from(ask.llm, top_p), prompt.but(sample=number), None, temperature=warm, **how)
         for number, (warm, top_p) in enumerate(DRAWS)
     ]
-    found = passed_over(gather(asked), "A candidate failed and is left out")
+    found = record_failures(gather(asked), "A candidate failed and is left out")
     return [one.text for one in found if not isinstance(one, Failure)]
 
 
@@ -140,7 +140,7 @@ def by_gold(decision: Decision) -> Reference | None:
 def by_judge(decision: Decision, judge: LanguageModel) -> Reference | None:
     """The big model's reply to the same prompt; None if it is empty or cannot be read."""
     try:
-        text = generated(judge, decision.prompt, None, max_tokens=decision.ask.max_tokens).text
+        text = generate_reply(judge, decision.prompt, None, max_tokens=decision.ask.max_tokens).text
     except EmptyReply:
         return None
     status = decision.status(text)

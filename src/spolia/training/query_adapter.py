@@ -14,19 +14,19 @@ from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.core.run_context import access, check_cancelled
 from spolia.errors import DataError
-from spolia.evaluation.experiment.gold_locations import gold_locations, is_gold
+from spolia.evaluation.experiment.gold_locations import is_gold, locate_gold
 from spolia.evaluation.measures.answers.string_match import F1
 from spolia.generation.reader import Reader
 from spolia.models.adapted_embedder import DOWN, PART, UP, AdaptedEmbedder
 from spolia.models.prompting.likelihood import Continuation, Likelihood
 from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
-from spolia.models.text_classifier import is_said
+from spolia.models.text_classifier import occurs_in
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.vectors.search import unit
+from spolia.stores.vectors.search import unit_rows
 from spolia.training.flow_classifiers import answered
 from spolia.types import Hit, Item, Node, Query, Ranking, Value
 
@@ -152,13 +152,13 @@ class Teacher(Value):
         """A row for each passage to move to; one for each question with `lsr` and `reward`. None without any."""
         snapshot = Dense(self.group, self.embedder).snapshot()
         search = Dense(self.group, self.embedder, top_k=DEPTH)
-        places = gold_locations(items, [search]) if items else None
+        places = locate_gold(items, [search]) if items else None
         asked, every, targets = list[Item](), list[Floats](), list[Floats]()
         positives, good = list[str](), list[frozenset[str]]()
         for item in items:
             check_cancelled()
             assert places is not None
-            found, here = search(Query(item.question)), places.item(item)
+            found, here = search(Query(item.question)), places.locate_item(item)
             gold = gold_nodes(self.group, here)
             taught = list(self._taught(item, found.nodes, gold))
             texts = frozenset(nodes[0].text for nodes, _ in taught) | {node.text for node in gold}
@@ -201,15 +201,18 @@ class Teacher(Value):
         ids = [node.id for node in nodes]
         keys = snapshot.keys_of(ids)
         places = np.searchsorted(snapshot.open.records(self.group.name).keys, [keys[id] for id in ids])
-        stored = snapshot.open.stored(self.group.name, self.embedder.name)
-        return np.asarray(unit(stored.at(places)), np.float64)
+        stored = snapshot.open.stored_vectors(self.group.name, self.embedder.name)
+        return np.asarray(unit_rows(stored.vectors_at(places)), np.float64)
 
     def _foretold(self, item: Item, nodes: Sequence[Node]) -> Floats:
         """P_LSR: how well the model foretells the answer from each passage, in proportion."""
         assert isinstance(self.llm, ScoresContinuations)
         likelihood = Likelihood(self.llm)
         sums = [
-            fsum(token.logprob for token in likelihood(Continuation.of(item.answers[0], node.text, item.question)))
+            fsum(
+                token.logprob
+                for token in likelihood(Continuation.from_texts(item.answers[0], node.text, item.question))
+            )
             for node in nodes
         ]
         return np.asarray(spread(np.array([sums]), self.beta)[0], np.float64)
@@ -239,7 +242,7 @@ def gold_nodes(group: NodeGroup, item: Item) -> list[Node]:
     snapshot, who, found = group.snapshot(), access(), list[Node]()
     every = [one for places in item.gold for one in places]
     for document in sorted(item.documents):
-        nodes = snapshot.numbered(document, group.name, 0, 1 << 30, who)
+        nodes = snapshot.numbered_nodes(document, group.name, 0, 1 << 30, who)
         gold = [node for node in nodes if any(is_gold(node, one) for one in every)]
         found += [node for node in gold if may_answer(item, node.text)] or gold
     return found
@@ -259,7 +262,7 @@ def may_answer(item: Item, text: str) -> bool:
 
 def holds_answer(answers: Iterable[str], text: str) -> bool:
     """Return whether an answer of more than three characters occurs in a text."""
-    return any(len(answer) > SHORT and is_said(answer, text) for answer in answers)
+    return any(len(answer) > SHORT and occurs_in(answer, text) for answer in answers)
 
 
 METHODS: Mapping[str, type | None] = {

@@ -13,13 +13,13 @@ from spolia.core.plurals import several
 from spolia.core.run_context import access, check_cancelled
 from spolia.deferred import lightgbm
 from spolia.errors import DataError, require
-from spolia.evaluation.experiment.gold_locations import gold_locations, is_gold
+from spolia.evaluation.experiment.gold_locations import is_gold, locate_gold
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.models.protocols import Embedder
 from spolia.models.trained_weights import RANKER, TrainedWeights
 from spolia.retrieval.learned.features import DENSE, FEATURES, CandidateRows, QuestionInGroup, Seeds
-from spolia.retrieval.learned.ranker import LearnedRanker, groups_of, searched_in, snapshot_of
-from spolia.retrieval.learned.scores import FLOOR, TREE, LinearScore, Score, TreeScore, next_seeds, score_of
+from spolia.retrieval.learned.ranker import LearnedRanker, describe_groups, prepare_question, snapshot_of
+from spolia.retrieval.learned.scores import FLOOR, TREE, LinearScore, Score, TreeScore, next_seeds, read_score
 from spolia.types import Item, Query, Quote
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class LBFGS:
 
     >>> search = LBFGS(np.zeros(2))
     >>> while not search.converged:
-    ...     _ = search.step(lambda x: (float(((x - [1, 2]) ** 2 * [1, 50]).sum()), 2 * (x - [1, 2]) * [1, 50]))
+    ...     _ = search.make_step(lambda x: (float(((x - [1, 2]) ** 2 * [1, 50]).sum()), 2 * (x - [1, 2]) * [1, 50]))
     >>> search.at.round(4).tolist()
     [1.0, 2.0]
     """
@@ -186,7 +186,7 @@ class PassFit:
 
     @property
     def score(self) -> LinearScore:
-        return LinearScore.fitted(self.mean, self.deviation, np.where(self.used, self.search.at, 0.0))
+        return LinearScore.rounded(self.mean, self.deviation, np.where(self.used, self.search.at, 0.0))
 
     def step(self) -> float:
         return self.search.step(self.loss)
@@ -341,7 +341,7 @@ class RankerTrainer:
 
     def settings(self) -> Mapping[str, Any]:
         snapshot = snapshot_of(self.group, self.names, self.embedder)
-        here = groups_of(snapshot, self.group, self.names, self.embedder)
+        here = describe_groups(snapshot, self.group, self.names, self.embedder)
         return {
             "groups": here | ({"group": None, "names": None} if self.any_group else {}),
             "passes": self.passes,
@@ -358,13 +358,13 @@ class RankerTrainer:
         if not items:
             return []
         snapshot, who = snapshot_of(self.group, self.names, self.embedder), access()
-        places = gold_locations(items, [self.untrained()])
+        places = locate_gold(items, [self.untrained()])
         keys = snapshot.open.records(self.group.name).keys
         found = []
         for item in items:
             check_cancelled()
-            asked = searched_in(snapshot, self.group, self.names, self.embedder, Query(item.question), who, None)
-            gold = np.searchsorted(keys, sorted(_gold_keys(snapshot, self.group.name, places.item(item), who)))
+            asked = prepare_question(snapshot, self.group, self.names, self.embedder, Query(item.question), who, None)
+            gold = np.searchsorted(keys, sorted(_gold_keys(snapshot, self.group.name, places.locate_item(item), who)))
             found.append((asked, frozenset(gold.tolist())))
         return found
 
@@ -423,7 +423,7 @@ class RankerTrainer:
         count = sum(name.startswith("pass") for name in state)
         while len(self.fitted) < count:
             written = np.asarray(state[f"pass{len(self.fitted)}"], np.uint8).tobytes()
-            self._begin_pass(score_of(json.loads(written)))
+            self._begin_pass(read_score(json.loads(written)))
         self._made = int(state["made"])
         self.fit.restore(state, self._made)
 
@@ -482,7 +482,7 @@ def _gold_keys(snapshot: Snapshot, group: str, item: Item, who: frozenset[str]) 
     ids = list[str]()
     for gold in {one for some in item.gold for one in some}:
         document = gold.document if isinstance(gold, Quote) else gold
-        for node in snapshot.numbered(document, group, 0, EVERYTHING, who):
+        for node in snapshot.numbered_nodes(document, group, 0, EVERYTHING, who):
             if is_gold(node, gold):
                 ids.append(node.id)
     yield from snapshot.keys_of(ids).values()

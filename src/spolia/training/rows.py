@@ -15,24 +15,24 @@ from spolia.evaluation.creation.feedback import Feedback, drafts_of
 from spolia.evaluation.creation.filters import place_of
 from spolia.evaluation.creation.items import tuning_item
 from spolia.evaluation.data.dataset import part_of
-from spolia.evaluation.data.json_lines import rows as lines
+from spolia.evaluation.data.json_lines import read_rows as lines
 from spolia.evaluation.measures.answers.string_match import F1, Accuracy
 from spolia.evaluation.measures.measure import Measure, SetMeasure
 from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
 from spolia.flows import corag
 from spolia.flows.evidence import citing, shown
 from spolia.flows.self_rag import READ, RECALL, RELEVANT, SUPPORTED, USEFUL, WORTH
-from spolia.generation.prompt import numbered
+from spolia.generation.prompt import number_passages
 from spolia.generation.reader import ClosedBook, Reader
 from spolia.journal import Exchange, Journal
 from spolia.journal.values import Detail
-from spolia.models.marks import without_marks
+from spolia.models.marks import escape_marks
 from spolia.models.parsers.parser import MARKER
 from spolia.models.prompting.likelihood import Continuation, Likelihood
-from spolia.models.prompting.role import Ask, passed_over
+from spolia.models.prompting.role import Ask, record_failures
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import LanguageModel, ScoresContinuations
-from spolia.models.text_classifier import is_said, words
+from spolia.models.text_classifier import occurs_in, words
 from spolia.orchestration.llm_router import ByNextToken
 from spolia.run import Run
 from spolia.training.flow_classifiers import answered, with_gold
@@ -146,7 +146,7 @@ def ra_dit_rows(items: Sequence[Item], search: Retriever, passages: int = 3) -> 
     for item, found in _found(items, search):
         for hit in found.cut(passages).hits:
             alone = found.but(hits=(hit,))
-            row = completion_row("ra-dit", item.id, READER.prompted(alone), marked(item.answers[0], alone))
+            row = completion_row("ra-dit", item.id, READER.build_prompt(alone), marked(item.answers[0], alone))
             yield row | {"passage": hit.node.id}
 
 
@@ -163,7 +163,7 @@ def feedback_rows(feedback: Iterable[Feedback], nodes: Mapping[str, Node]) -> It
             continue
         found = Ranking(Query(one.question), tuple(Hit(nodes[id], 1 / rank) for rank, id in enumerate(ids, 1)))
         if (better := marked(one.corrected, found)) != one.answer:
-            yield preference_row(tuning_item(draft).id, READER.prompted(found), better, one.answer, "feedback")
+            yield preference_row(tuning_item(draft).id, READER.build_prompt(found), better, one.answer, "feedback")
 
 
 def reward_rows(items: Sequence[Item], search: Retriever, passages: int = 5) -> Iterator[Row]:
@@ -173,7 +173,7 @@ def reward_rows(items: Sequence[Item], search: Retriever, passages: int = 5) -> 
         texts = [{"id": one.id, "document": one.document, "text": one.text} for one in best.nodes]
         gold = [[one.document if isinstance(one, Quote) else one for one in group] for group in item.gold]
         asked = {"question": item.question, "answers": list(item.answers), "gold": gold, "passages": texts}
-        yield {"id": item.id, "kind": "reward", "prompt": messages(READER.prompted(best)), **asked}
+        yield {"id": item.id, "kind": "reward", "prompt": messages(READER.build_prompt(best)), **asked}
 
 
 def _found(items: Sequence[Item], search: Retriever) -> Iterator[tuple[Item, Ranking]]:
@@ -275,7 +275,7 @@ def self_rag_rows(items: Sequence[Item], search: Retriever, llm: LanguageModel, 
                 answer = answered(Reader(llm, max_passages=1), alone)
             if answer is None:
                 continue
-            shown = tuple(numbered(alone, 8000))
+            shown = tuple(number_passages(alone, 8000))
             said = _said(answer)
             written = (*RELEVANT,)[not gold[at]] + said + _support(said, shown[0]) + _utility(answer, item)
             prompt = READ.prompt_for({"question": item.question, "passages": shown})
@@ -283,12 +283,12 @@ def self_rag_rows(items: Sequence[Item], search: Retriever, llm: LanguageModel, 
 
 
 def _said(answer: Answer) -> str:
-    return without_marks(MARKER.sub("", answer.text).strip())
+    return escape_marks(MARKER.sub("", answer.text).strip())
 
 
 def _support(text: str, passage: str) -> str:
     fully, partly, not_at_all = SUPPORTED
-    if is_said(text, passage):
+    if occurs_in(text, passage):
         return fully
     said, held = words(text), words(passage)
     return partly if said and sum(word in held for word in said) >= len(said) / 2 else not_at_all
@@ -321,8 +321,8 @@ def retriever_rows(
     """
     for item, found in _found(items, search):
         nodes = found.cut(passages).nodes
-        asked = [Continuation.of(item.answers[0], node.text, item.question) for node in nodes]
-        scored = passed_over(Likelihood(llm).batch(asked), "A passage could not be scored and is left out")
+        asked = [Continuation.from_texts(item.answers[0], node.text, item.question) for node in nodes]
+        scored = record_failures(Likelihood(llm).batch(asked), "A passage could not be scored and is left out")
         known = [(node, said) for node, said in zip(nodes, scored, strict=True) if not isinstance(said, Failure)]
         if len(known) > 1:
             texts = [{"id": node.id, "text": node.text} for node, _ in known]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access
-from spolia.errors import DataError, installed
-from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.errors import DataError, require_extra
+from spolia.evaluation.experiment.gold_locations import locate_gold
 from spolia.flow_files.built_in_flows import bm25, hybrid
 from spolia.generation.extract import Extract
 from spolia.generation.span_reader import SpanReader
@@ -23,7 +23,7 @@ from spolia.stores.corpus import NodeGroup
 from spolia.training.fine_tuning import VALIDATED, MiniLMTrainer, TorchRecipe, padded
 from spolia.types import Answer, Item, Query, Ranking
 
-with installed("local", "torch", "Training a reader"):
+with require_extra("local", "torch", "Training a reader"):
     import torch
     from torch import Tensor
     from torch.nn import functional
@@ -114,11 +114,13 @@ class SpanReaderTrainer(MiniLMTrainer[list[Row]]):
     def _examples(self, items: Sequence[Item]) -> list[SpanExample]:
         texts = self.texts
         if texts is None:
-            places = gold_locations(items, [self.untrained()])
-            items = [places.item(item) for item in items]
+            places = locate_gold(items, [self.untrained()])
+            items = [places.locate_item(item) for item in items]
             snapshot, who, name = self.group.snapshot(), access(), self.group.name
             wanted = {document for item in items for document in documents_of(item)}
-            texts = {one: [node.text for node in snapshot.numbered(one, name, 0, ALL, who)] for one in sorted(wanted)}
+            texts = {
+                one: [node.text for node in snapshot.numbered_nodes(one, name, 0, ALL, who)] for one in sorted(wanted)
+            }
         return [example for item in items if (example := example_of(item, texts))]
 
     def held_out(self) -> list[list[Row]]:

@@ -100,7 +100,7 @@ def answer_logprob(llm: ScoresContinuations, item: Item, chain: Chain) -> float:
     Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025, equation 4.
     """
     pairs = (f"{question}\n{answer}" for question, answer in chain.pairs)
-    tokens = Likelihood(llm)(Continuation.of(item.answers[0], item.question, *pairs))
+    tokens = Likelihood(llm)(Continuation.from_texts(item.answers[0], item.question, *pairs))
     return fsum(token.logprob for token in tokens)
 
 

@@ -14,14 +14,14 @@ from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.core.run_context import access, check_cancelled
 from spolia.errors import DataError, EmptyReply
-from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.evaluation.experiment.gold_locations import locate_gold
 from spolia.evaluation.measures.measure import Measure
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel
 from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.learned.term_weights import FEATURES, PART, WeightedTerms, features_of, rewritten
+from spolia.retrieval.learned.term_weights import FEATURES, PART, WeightedTerms, repeat_words, term_features
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Item, Query, Value
@@ -103,11 +103,11 @@ class TermWeightsTrainer:
         asked = [item for item in items if self._scored.applies(item)]
         if not asked:
             return []
-        places, snapshot, found = gold_locations(asked, [self.untrained()]), self.group.snapshot(), []
+        places, snapshot, found = locate_gold(asked, [self.untrained()]), self.group.snapshot(), []
         for item in asked:
-            words, seen = features_of(item.question, snapshot, self.group.name, access())
+            words, seen = term_features(item.question, snapshot, self.group.name, access())
             if len(words) > 1:
-                found.append(WordsOfQuestion(places.item(item), tuple(words), np.array(seen)))
+                found.append(WordsOfQuestion(places.locate_item(item), tuple(words), np.array(seen)))
         return found
 
     @property
@@ -147,7 +147,7 @@ class TermWeightsTrainer:
 
     def reward(self, one: WordsOfQuestion, logs: Floats) -> float:
         """The score of the flow with these weights (their logarithms), computed once for each rewriting."""
-        text = rewritten(one.words, logs.tolist()) or one.item.question
+        text = repeat_words(one.words, logs.tolist()) or one.item.question
         key = one.item.id, text
         if key not in self._rewards:
             with Run.current() or Run(share=True):

@@ -22,8 +22,8 @@ from spolia.core.operator import Operator
 from spolia.core.plurals import several
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DataError
-from spolia.evaluation.data.dataset import asked_by, part_of
-from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.data.dataset import part_of, shared_id
+from spolia.evaluation.data.json_lines import replace_files
 from spolia.evaluation.data.usage_log import UsageLog
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.flow_files.files import dump
@@ -148,7 +148,7 @@ class QuestionSplit(Value):
 
 def marks(item: Item) -> Iterator[tuple[str, str]]:
     """What links a question with others: its id, its text, each of its gold passages."""
-    yield "id", asked_by(item.id)
+    yield "id", shared_id(item.id)
     yield "text", " ".join(item.question.casefold().split())
     for document in sorted(item.documents):
         yield "passage", document
@@ -432,7 +432,7 @@ class _Training:
         weights = self.part.weights()
         plain = not all(hasattr(value, "dtype") for value in weights.values())
         file = JSON if plain else TENSORS
-        with whole_files(self.folder / file) as (path,):
+        with replace_files(self.folder / file) as (path,):
             if plain:
                 path.write_text(as_json(weights) + "\n", "utf-8")
             else:
@@ -451,7 +451,7 @@ class _Training:
         return self._result(card)
 
     def _write(self, name: str, text: str) -> None:
-        with whole_files(self.folder / name) as (path,):
+        with replace_files(self.folder / name) as (path,):
             path.write_text(text, "utf-8")
 
     def _result(self, card: Mapping[str, Any]) -> Trained:
@@ -470,7 +470,7 @@ class _Training:
         flows = {"untrained": self.part.untrained(), "trained": flow}
         report = Experiment(flows, self.split.kept_apart, self.part.measure, seed=self.seed).run(run=run)
         means = {one.flow: one.json()["measures"][self.part.measure] for one in report.flows}
-        compared = report.over("trained", "untrained", self.part.measure)
+        compared = report.compare("trained", "untrained", self.part.measure)
         gain = compared.interval if compared.better == "trained" else compared.interval.reversed
         return {"measure": self.part.measure, "n": report.n, **means, "difference": gain.json()}
 
@@ -555,7 +555,7 @@ def _note(log: UsageLog, split: QuestionSplit, found: Trained) -> None:
     """Write down that a part was trained on these questions."""
     for name, items in ((TRAIN, split.train), (VALIDATE, split.validation)):
         if items:
-            log.note(replace(log, part=name).at(items, {found.card["part"]: found.sha256}, ["training"]))
+            log.note(replace(log, part=name).new_entry(items, {found.card["part"]: found.sha256}, ["training"]))
 
 
 def card_text(card: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from spolia import Node
 from spolia.errors import DataError
 from spolia.evaluation import DataSet
 from spolia.evaluation.creation.draft import QuestionDraft
-from spolia.evaluation.creation.items import LONGEST_CELL, Review, item_of, reviewed, write_review
+from spolia.evaluation.creation.items import LONGEST_CELL, Review, apply_review, item_of, write_review
 from spolia.types import Item, Quote, SubQuestion
 
 NODE = Node("n", "Clovis made Paris his capital in 508.", "d", uri="france.txt")
@@ -50,7 +50,7 @@ def after(folder: Path, draft: QuestionDraft, **cells: str) -> Review:
     """The review with a row in which these cells were changed."""
     path, items = written(folder, draft)
     saved(path, [row | cells for row in rows_of(path)])
-    return reviewed(path, items)
+    return apply_review(path, items)
 
 
 NASTY = st.sampled_from(("=1+1", "+5", "-5+cmd|' /C calc'!A0", "@SUM(A1)", "1/2", "3.14", "007", "1e5", "Mar 5", "5 PM",
@@ -83,7 +83,7 @@ def test_what_nobody_touched_comes_back_unchanged_through_any_spreadsheet(
     ]  # fmt: skip
     for how in ways:
         saved(path, cells, **how)
-        found = reviewed(path, items)
+        found = apply_review(path, items)
         assert found.items == tuple(items), how
         assert (found.changed, found.rejected) == (0, 0)
 

@@ -10,7 +10,7 @@ import pytest
 from spolia import Corpus, Node, Run, ScriptedModel, sync
 from spolia.errors import DataError, StoreError
 from spolia.evaluation.creation.creation import create
-from spolia.evaluation.creation.draft import QuestionDraft, SampleRange, shown
+from spolia.evaluation.creation.draft import QuestionDraft, SampleRange, shown_passages
 from spolia.evaluation.creation.filters import KeepSelfContained, place_of
 from spolia.evaluation.creation.items import item_of
 from spolia.evaluation.creation.near_duplicates import DropNearDuplicates
@@ -137,7 +137,7 @@ def test_a_known_answer_is_dropped_where_that_is_asked_for(corpus: Corpus) -> No
 def test_prompts_are_in_the_language_of_the_passage(text: str, begins: str) -> None:
     draft = QuestionDraft("factoid", (Node("n", text),))
     place = "spolia:evaluation/creation/prompts/factoid.txt"
-    system = template.chosen(place, {"passages": shown(draft, 100)}).messages[0].content
+    system = template.read_translated(place, {"passages": shown_passages(draft, 100)}).messages[0].content
     assert system.startswith(begins)
 
 
@@ -145,7 +145,7 @@ def test_every_prompt_is_there_in_all_languages_with_the_same_places() -> None:
     folder = Path(template._path("spolia:evaluation/creation/prompts/factoid.txt")).parent
     names = {path.name.partition(".")[0] for path in folder.iterdir()}
     for name in names:
-        found = template.every(f"spolia:evaluation/creation/prompts/{name}.txt")
+        found = template.read_all(f"spolia:evaluation/creation/prompts/{name}.txt")
         assert set(found) == set(template.LANGUAGES)
         assert len({one.places for one in found.values()}) == 1, name
 

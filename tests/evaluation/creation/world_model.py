@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from spolia.core.sentences import sentences
-from spolia.evaluation.simulation.world import RELATIONS, FactKind, _asked
+from spolia.evaluation.simulation.world import RELATIONS, FactKind, _nested_question
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.types import Prompt
 
@@ -38,9 +38,9 @@ def pattern(template: str) -> re.Pattern[str]:
     return re.compile(re.escape(template).replace(r"\{a\}", a).replace(r"\{b\}", b), re.DOTALL)
 
 
-SAID = [(one.name, pattern(said)) for one in RELATIONS for said in one.said]
-ASKED = {one.name: pattern(one.asked) for one in RELATIONS}
-DESCRIBED = {one.name: pattern(one.described) for one in RELATIONS}
+SAID = [(one.name, pattern(said)) for one in RELATIONS for said in one.sentences]
+ASKED = {one.name: pattern(one.question) for one in RELATIONS}
+DESCRIBED = {one.name: pattern(one.phrase) for one in RELATIONS}
 BEGAN = re.compile(r"(?P<a>[^.?]+) was (?:born|founded|published|chartered) in (?P<b>[0-9]{4})\.")
 COMPARED = re.compile(r"Which is from an earlier year, (?P<one>.+) or (?P<other>.+)\?")
 
@@ -136,7 +136,7 @@ class WorldModel(ScriptedModel):
         if not facts:
             return "none"
         fact = facts[len(passages[0]) % len(facts)]
-        question = asking(fact.relation).asked.format(a=fact.a)
+        question = asking(fact.relation).question.format(a=fact.a)
         wrong = ("What does the passage say?", "When was it founded?", f"Is it {fact.b} that {fact.a} is about?",
                  "I'm sorry, but I cannot help with that.", "", question[:12], f"```json\n[\"{question}\"]\n```",
                  f"<think>Which one? So?</think>\n{question}", f"Sure! Here is one:\n\n1. {question}")  # fmt: skip
@@ -150,10 +150,10 @@ class WorldModel(ScriptedModel):
                     continue
                 relations = [asking(fact.relation) for fact in path]
                 if mistake is not None and mistake % 2:  # a question of the first passage alone
-                    return hops(path[::-1], _asked(relations[:1], path[0].a))
+                    return hops(path[::-1], _nested_question(relations[:1], path[0].a))
                 if mistake is not None:  # a question that names a link
-                    return hops(path, _asked(relations[1:], path[1].a))
-                return hops(path, _asked(relations, path[0].a))
+                    return hops(path, _nested_question(relations[1:], path[1].a))
+                return hops(path, _nested_question(relations, path[0].a))
         return "none"
 
     def _compared(self, passages: Sequence[str], _: str, mistake: int | None) -> str:
@@ -168,8 +168,8 @@ class WorldModel(ScriptedModel):
         if not facts:
             return "none"
         if mistake is not None:  # which another document answers, or this one
-            return next((asking(r.name).asked.format(a=f.b) for f in facts for r in RELATIONS
-                         if f.relation != "year" and r.of == asking(f.relation).to), "none")  # fmt: skip
+            return next((asking(r.name).question.format(a=f.b) for f in facts for r in RELATIONS
+                         if f.relation != "year" and r.subject == asking(f.relation).target), "none")  # fmt: skip
         return ABSENT[len(passages[0]) % 2].format(a=facts[0].a)
 
     def _answer(self, passages: list[str], question: str, mistake: int | None) -> str:
@@ -207,5 +207,8 @@ def hops(path: Sequence[Fact], question: str) -> str:
     """The reply with the simple questions of a path."""
     lines = []
     for ordinal, fact in zip(("First", "Second", "Third", "Fourth"), path, strict=False):
-        lines += [f"{ordinal} question: {asking(fact.relation).asked.format(a=fact.a)}", f"{ordinal} answer: {fact.b}"]
+        lines += [
+            f"{ordinal} question: {asking(fact.relation).question.format(a=fact.a)}",
+            f"{ordinal} answer: {fact.b}",
+        ]
     return "\n".join((*lines, f"Question: {question}"))

@@ -17,7 +17,7 @@ from spolia.core.function import step
 from spolia.errors import DataError
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.gate.baseline import Baseline
-from spolia.evaluation.gate.gate import Gate, GateVerdict, gate, recorded
+from spolia.evaluation.gate.gate import Gate, GateVerdict, gate, record_baseline
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.report.gate_report import markdown
 from spolia.evaluation.statistics.interval import Interval
@@ -45,7 +45,7 @@ def chunks(tmp_path: Path) -> NodeGroup:
 
 @pytest.fixture
 def before(chunks: NodeGroup) -> Baseline:
-    return recorded(asked(BM25(chunks), items(chunks)))[1]
+    return record_baseline(asked(BM25(chunks), items(chunks)))[1]
 
 
 def kinds(found: Gate) -> list[str]:
@@ -55,7 +55,7 @@ def kinds(found: Gate) -> list[str]:
 def test_what_has_not_changed_passes(before: Baseline, chunks: NodeGroup) -> None:
     found = gate(asked(BM25(chunks), items(chunks)), before, tolerance=0)
     assert found.passed
-    assert (found.changes, found.moved, found.why) == ((), (), "")
+    assert (found.changes, found.changed_questions, found.why) == ((), (), "")
     assert [one.sentence for one in found.verdicts] == [
         f"{one.measure} is unchanged on each of 40 questions: {100 * one.now.mean:.1f}"
         for one in found.verdicts
@@ -96,7 +96,7 @@ def test_a_worse_ranker_is_told_by_the_same_nodes_in_another_order(before: Basel
 
 
 def test_a_corpus_that_is_cut_otherwise_is_told_apart(chunks: NodeGroup, tmp_path: Path) -> None:
-    first = recorded(asked(BM25(chunks), items(chunks)))[1]
+    first = record_baseline(asked(BM25(chunks), items(chunks)))[1]
     before = first.but(questions=tuple(one.but(seen=dict.fromkeys(one.seen, (0.5,))) for one in first.questions))
     smaller = stored(tmp_path / "b.spolia", size=24)
     found = gate(asked(BM25(smaller), items(smaller)), before)
@@ -104,8 +104,8 @@ def test_a_corpus_that_is_cut_otherwise_is_told_apart(chunks: NodeGroup, tmp_pat
     assert dict(found.changes)["chunks"].startswith("group chunk: 40 nodes then, 120 now; group chunk: transform: ")
     assert "SlidingWindow: size=200 then, size=24 now" in dict(found.changes)["chunks"]
     assert "code is another" not in dict(found.changes)["chunks"]  # which is nothing that anybody changed
-    assert {one.cause for one in found.moved} == {"chunks"}
-    assert "1 node then, 3 nodes now" in found.moved[0].evidence[0]
+    assert {one.cause for one in found.changed_questions} == {"chunks"}
+    assert "1 node then, 3 nodes now" in found.changed_questions[0].evidence[0]
 
 
 def test_another_cut_and_another_ranker_are_not_told_apart(before: Baseline, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_gold_that_is_quoted_survives_every_cut(chunks: NodeGroup, tmp_path: Pat
         return item.but(gold=((Quote(str(id), start, texts[str(id)][start:].partition(" from")[0]),),))
 
     questions = [quoted(item) for item in items(chunks)]
-    before = recorded(asked(BM25(chunks), questions, "MRR"))[1]
+    before = record_baseline(asked(BM25(chunks), questions, "MRR"))[1]
     narrow = stored(tmp_path / "b.spolia", size=8)
     found = gate(asked(BM25(narrow), questions, "MRR"), before)
     assert found.verdicts[0].outcome == "worse"
@@ -161,7 +161,7 @@ def test_documents_that_changed_are_named(before: Baseline, tmp_path: Path) -> N
 
 def test_a_text_that_changed_is_named(chunks: NodeGroup, tmp_path: Path) -> None:
     questions = items(chunks)[:30]
-    before = recorded(asked(BM25(chunks, top_k=40), questions))[1]
+    before = record_baseline(asked(BM25(chunks, top_k=40), questions))[1]
     other = stored(tmp_path / "b.spolia", TEXTS | {"35": TEXTS["35"] + " What broke the lantern in winter?" * 9})
     found = gate(asked(BM25(other, top_k=40), questions), before)
     assert dict(found.changes)["documents"].endswith("text:35 has another text")
@@ -173,7 +173,7 @@ def test_other_answers_from_the_same_passages_are_told_apart(chunks: NodeGroup) 
         return BM25(chunks) >> Reader(ScriptedModel((reply,), name="m"))
 
     questions = items(chunks)
-    before = recorded(asked(reading("Ice [1]."), questions, "R@5,EM"))[1]
+    before = record_baseline(asked(reading("Ice [1]."), questions, "R@5,EM"))[1]
     found = gate(asked(reading("Fire [1]."), questions, "R@5,EM"), before)
     assert [(one.measure, one.outcome) for one in found.verdicts] == [("R@5", "not worse"), ("EM", "worse")]
     assert kinds(found) == ["flow", "models"]
@@ -198,7 +198,7 @@ def test_a_flow_that_fails_now_is_told(before: Baseline, chunks: NodeGroup) -> N
 
 def test_what_is_not_deterministic_is_said_to_be(chunks: NodeGroup) -> None:
     drawn = asked(BM25(chunks) >> backwards, items(chunks))
-    before = recorded(drawn)[1]
+    before = record_baseline(drawn)[1]
     luckier = before.but(questions=tuple(one.but(seen={"R@5": (1.0,), "MRR": (1.0,)}) for one in before.questions))
     found = gate(drawn, luckier)
     assert len(found.worse) == 40
@@ -212,7 +212,7 @@ def test_few_questions_decide_nothing_and_say_how_many_would(chunks: NodeGroup) 
         return found.but(hits=found.hits[1:2] + found.hits[:1]) if found.query.text.endswith("1807?") else found
 
     questions = items(chunks)[5:15]
-    before = recorded(asked(BM25(chunks), questions, "R@1"))[1]
+    before = record_baseline(asked(BM25(chunks), questions, "R@1"))[1]
     found = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerance=0.2)
     (verdict,) = found.verdicts
     assert verdict.outcome == "undecided"
@@ -246,7 +246,7 @@ def test_questions_that_are_determined_no_more_decide_nothing(chunks: NodeGroup,
     replies = [(f"winter {1800 + n}\\b", "yes") for n in range(left)] + [("", "I cannot say.")]
     judge = ScriptedModel(tuple(replies), name="judge")
     now = Experiment({"flow": says}, items(chunks), [Correctness(judge)])
-    silent = recorded(now)[1]
+    silent = record_baseline(now)[1]
     told = [one.but(seen=dict.fromkeys(one.seen, (1.0,))) for one in silent.questions]
     found = gate(now, silent.but(questions=tuple(told)))
     (verdict,) = found.verdicts
@@ -262,14 +262,14 @@ def test_less_is_better_of_what_costs_and_a_share_is_tolerated(chunks: NodeGroup
         return BM25(chunks)(query)
 
     questions = items(chunks)
-    before = recorded(asked(BM25(chunks), questions, "R@5,Calls"))[1]
+    before = record_baseline(asked(BM25(chunks), questions, "R@5,Calls"))[1]
     found = gate(asked(twice, questions, "R@5,Calls"), before)
     calls = found.verdicts[1]
     assert (calls.outcome, calls.tolerance) == ("worse", 0.05)
     assert calls.change is not None
     assert calls.change.mean == -1
     assert gate(asked(twice, questions, "R@5,Calls"), before, tolerances={"Calls": 1.2}).passed
-    assert found.moved == ()  # the questions that differ are those that score otherwise
+    assert found.changed_questions == ()  # the questions that differ are those that score otherwise
 
 
 def refused(experiment: Any, before: Any, **how: Any) -> str:
@@ -289,7 +289,7 @@ def test_what_cannot_be_compared_is_refused_and_all_reasons_told(before: Baselin
     assert "1 question with another gold than then, the first 'q0'" in said
     assert "MRR is not measured now" in said
     assert "nDCG@5 was not measured then" in said
-    assert asked(flow, before.among([*questions, new])) == asked(flow, questions)
+    assert asked(flow, before.select_items([*questions, new])) == asked(flow, questions)
 
 
 def test_measures_that_are_computed_otherwise_are_refused(before: Baseline, chunks: NodeGroup) -> None:
@@ -313,22 +313,22 @@ def by_name() -> list[Item]:
 
 
 def test_gold_that_is_gone_is_named(chunks: NodeGroup, tmp_path: Path) -> None:
-    before = recorded(asked(BM25(chunks), by_name()))[1]
+    before = record_baseline(asked(BM25(chunks), by_name()))[1]
     fewer = stored(tmp_path / "b.spolia", {name: text for name, text in TEXTS.items() if name != "7"})
     said = refused(asked(BM25(fewer), by_name()), before)
     assert "Gold 'text:7' of question 'q7' (“What broke the lantern in winter 1807?”) names no document of" in said
 
 
 def test_gold_by_name_is_the_same_after_an_edit(chunks: NodeGroup, tmp_path: Path) -> None:
-    before = recorded(asked(BM25(chunks), by_name()))[1]
+    before = record_baseline(asked(BM25(chunks), by_name()))[1]
     without = TEXTS["5"].replace("In winter 1805 ice broke its lantern.", "Nobody asks of it.")
     edited = stored(tmp_path / "b.spolia", TEXTS | {"5": without})
     found = gate(asked(BM25(edited), by_name()), before, tolerance=0.2)
     assert found.passed
     assert dict(found.changes)["documents"] == "text:5 has another text"
-    assert [(one.item, one.cause) for one in found.moved] == [("q5", "documents")]
-    assert found.moved[0].evidence[0] == "text:5 has another text"
-    assert found.moved[0].evidence[1] == "gold text:5: rank 1 then, not found now"
+    assert [(one.item, one.cause) for one in found.changed_questions] == [("q5", "documents")]
+    assert found.changed_questions[0].evidence[0] == "text:5 has another text"
+    assert found.changed_questions[0].evidence[1] == "gold text:5: rank 1 then, not found now"
 
 
 def test_a_quote_that_is_found_in_parts_says_where(chunks: NodeGroup, tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_quote_that_is_found_in_parts_says_where(chunks: NodeGroup, tmp_path: 
         Item(f"q{n}", f"Who had {n} goats and {n} hens?", gold=((Quote(f"text:{n}", text=words.format(n)),),))
         for n in range(10, 20)
     ]
-    before = recorded(asked(BM25(chunks), questions))[1]
+    before = record_baseline(asked(BM25(chunks), questions))[1]
     narrow = stored(tmp_path / "b.spolia", size=9)
     found = gate(asked(BM25(narrow), questions), before)
     assert set(found.causes) == {"chunks"}
@@ -381,7 +381,7 @@ def test_who_asks_is_part_of_what_the_numbers_depend_on(before: Baseline, chunks
 
 
 def test_a_flow_without_a_store_has_a_baseline_too() -> None:
-    _, before = recorded(experiment())
+    _, before = record_baseline(experiment())
     assert before.documents == {}
     assert gate(experiment(), before).passed
 
@@ -414,11 +414,11 @@ def test_a_file_that_is_edited_and_put_back_changes_nothing(tmp_path: Path, by: 
     keep()
     ask = "Are visitors let in from nine to five, with a guide?"
     questions = [Item(f"q{n}", ask, gold=((f"{n}.txt",),)) for n in range(40)]
-    before = recorded(asked(by(corpus.group(), top_k=30), questions))[1]
+    before = record_baseline(asked(by(corpus.group(), top_k=30), questions))[1]
     assert len({one.seen["MRR"] for one in before.questions}) > 10  # who comes first is decided by nothing else
     written = (folder / "7.txt").read_text()
     for text in ("Nothing at all.", written):
         (folder / "7.txt").write_text(text)
         keep()
     found = gate(asked(by(corpus.group(), top_k=30), questions), before, tolerance=0)
-    assert (found.passed, found.changes, found.moved) == (True, (), ())
+    assert (found.passed, found.changes, found.changed_questions) == (True, (), ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spolia.evaluation.experiment.comparison import Estimates
-from spolia.evaluation.gate.gate import GateVerdict, verdicts
+from spolia.evaluation.gate.gate import GateVerdict, judge_measures
 from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.statistics.interval import Interval
 from tests.cases import check_each
@@ -44,17 +44,19 @@ def of(measure: str, then: list[float], now: list[float]) -> Estimates:
 def test_p_values_are_corrected_for_all_measures() -> None:
     """Six of forty lost, none gained: 2 / 2^6 alone, which three measures together do not show."""
     then, now = [1.0] * 40, [0.0] * 6 + [1.0] * 34
-    (alone,) = verdicts([of("R@1", then, now)], [0.0])
+    (alone,) = judge_measures([of("R@1", then, now)], [0.0])
     assert (alone.p, alone.outcome) == (2 / 2**6, "worse")
-    three = verdicts([of(one, then, now) for one in ("R@1", "R@2", "R@3")], [0.0] * 3)
+    three = judge_measures([of(one, then, now) for one in ("R@1", "R@2", "R@3")], [0.0] * 3)
     assert [(one.p, one.outcome) for one in three] == [(3 * 2 / 2**6, "undecided")] * 3
 
 
 def test_of_what_costs_more_is_worse_and_the_tolerance_is_a_share() -> None:
     then = [100.0 + n for n in range(40)]
-    (dearer,) = verdicts([of("ATC", then, [1.2 * one for one in then])], [0.05])
+    (dearer,) = judge_measures([of("ATC", then, [1.2 * one for one in then])], [0.05])
     assert dearer.outcome == "worse"
     assert dearer.tolerance == pytest.approx(0.05 * 119.5)
     assert dearer.change is not None
     assert dearer.change.mean == pytest.approx(-0.2 * 119.5)
-    assert [one.outcome for one in verdicts([of("ATC", then, [1.01 * one for one in then])], [0.05])] == ["not worse"]
+    assert [one.outcome for one in judge_measures([of("ATC", then, [1.01 * one for one in then])], [0.05])] == [
+        "not worse"
+    ]

@@ -33,4 +33,4 @@ def citing(text: str, *documents: str) -> Answer:
 
 
 def total(measure: SetMeasure, cases: list[Case]) -> float | None:
-    return measure.total([seen for seen in measure.all_seen(cases) if seen is not None])
+    return measure.total([seen for seen in measure.observe_all(cases) if seen is not None])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.answers.answer_text import normalised, said, unicode_words
-from spolia.evaluation.measures.answers.meteor import chunks, fewest_chunks
+from spolia.evaluation.measures.answers.answer_text import extract_text, normalise, unicode_words
+from spolia.evaluation.measures.answers.meteor import count_chunks, fewest_chunks
 from spolia.evaluation.measures.answers.ngrams import BLEU, common_subsequence
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measure
@@ -179,7 +179,7 @@ def test_an_exact_match_has_f1_1_unless_it_is_empty(text: str, answers: list[str
     exact = measure_of(f'EM(words="{words}")').score(Answer(text), item)
     f1 = measure_of(f'F1(words="{words}")').score(Answer(text), item)
     assert f1 is not None
-    assert f1 == 1.0 or exact == 0.0 or not (normalised(text) and unicode_words(text))
+    assert f1 == 1.0 or exact == 0.0 or not (normalise(text) and unicode_words(text))
 
 
 @given(st.text(alphabet="abcd", max_size=30), st.text(alphabet="abcd", max_size=30))
@@ -221,7 +221,7 @@ def test_an_abstention_says_nothing_that_could_be_right_by_chance() -> None:
 def test_markers_of_citations_are_not_words() -> None:
     cited = (Citation("1", "n", "d", "a.txt", "..."), Citation("12", "m", "d", "a.txt", "..."))
     assert measure_of("EM").score(Answer("Nokia [1][12].", cited), asked("Nokia")) == 1.0
-    assert said(Answer("Nokia [1], see [2].", cited)) == "Nokia, see [2]."
+    assert extract_text(Answer("Nokia [1], see [2].", cited)) == "Nokia, see [2]."
 
 
 @pytest.mark.parametrize("written", ['EM(rule="squad2")', 'F1(rule="squad2")'])
@@ -252,7 +252,7 @@ def _by_trying_all(found: list[str], gold: list[str]) -> tuple[int, int]:
         nonlocal best
         if at == len(found):
             equal = sum(found[i] == gold[j] for i, j in pairs.items())
-            best = max(best, (equal, len(pairs), -chunks(pairs)))
+            best = max(best, (equal, len(pairs), -count_chunks(pairs)))
             return
         align(at + 1, pairs)
         for place, word in enumerate(gold):

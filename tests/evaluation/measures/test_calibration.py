@@ -38,7 +38,7 @@ def test_kappa_and_confusion_are_what_one_works_out_by_hand(tmp_path: Path) -> N
     assert found.agreement.kappa == pytest.approx((7 / 9 - 41 / 81) / (1 - 41 / 81))
     assert found.agreement.confusion == ((("0", "0"), 3), (("0", "1"), 1), (("1", "0"), 1), (("1", "1"), 4))
     assert (found.agreement.undetermined, found.rows[-1]) == (1, ("a9", 1.0, None))
-    assert found.differ == (("a4", 0.0, 1.0), ("a8", 1.0, 0.0))
+    assert found.disagreements == (("a4", 0.0, 1.0), ("a8", 1.0, 0.0))
 
 
 def test_a_score_counts_as_the_nearest_label(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_the_mean_of_g_eval_is_that_of_the_four_aspects_and_undetermined_where_o
     each = [GEval(graded, aspect, samples=1).score(SHOWN, NOKIA) for aspect in ASPECTS]
     assert each == [5, 4, 2, 3]
     assert measure.score(SHOWN, NOKIA) == 3.5
-    assert len(measure.made) == len(ASPECTS)
+    assert len(measure.dependencies) == len(ASPECTS)
     silent = ScriptedModel((("[Ff]luen", "no idea"), ("", "4")))
     assert GEval(silent, "mean", samples=1).score(SHOWN, NOKIA) is None
     assert parse_measure('GEval(aspect="mean")', llm=graded) == GEval(graded, "mean")
@@ -316,7 +316,7 @@ def test_undetermined_is_left_out_of_the_mean_and_counted() -> None:
     llm = ScriptedModel((("Ericsson", "no"), ("Siemens", "who knows"), ("cannot be used", "who knows"), ("", "yes")))
     cases = [Case(NOKIA, Answer(text)) for text in ("Nokia", "Ericsson", "Siemens", "Nokia Oyj")]
     found = measured(Correctness(llm), [*cases, Case(asked(), Answer("?"))])
-    assert found.seen == ((1.0,), (0.0,), None, (1.0,), None)
+    assert found.observations == ((1.0,), (0.0,), None, (1.0,), None)
     assert (found.n, found.undetermined, found.without_gold) == (3, 1, 1)
     assert found.value == pytest.approx(2 / 3)
 
@@ -337,7 +337,9 @@ def test_a_score_that_is_no_number_is_undetermined() -> None:
 
         def score(self, result: object, item: Item) -> float:
             role = Role("spolia:evaluation/measures/judged/prompts/correct.txt", NaN(), default="?")
-            found: float = Ask(ScriptedModel(("nan",)), role)(Brief.of(question="?", answers=("a",), answer="b"))
+            found: float = Ask(ScriptedModel(("nan",)), role)(
+                Brief.from_texts(question="?", answers=("a",), answer="b")
+            )
             return found
 
     found = measured(Loose(), [Case(NOKIA, CITED)])
@@ -402,7 +404,7 @@ def test_an_experiment_leaves_out_what_is_undetermined() -> None:
     llm = ScriptedModel((("<answer>Nokia", "yes"), ("", "?")))
     items = [Item(text, text, answers=("Nokia",)) for text in ("known", "unknown")]
     (found,) = Experiment(says_nokia, items, [Correctness(llm)]).run().flows
-    assert found.measured[0].seen == ((1.0,), None)
+    assert found.measured[0].observations == ((1.0,), None)
     assert found.json()["measures"]['Correctness(llm="scripted")']["mean"] == 1.0
 
 

@@ -77,7 +77,7 @@ FOUND = Case(TWO, Answer("so", evidence=SHOWN), Usage(3, 1000, 50), (LOCAL, WEB,
     ],
 )
 def test_costs_are_what_one_counts_by_hand(measure: SetMeasure, value: float) -> None:
-    assert measure.seen(FOUND) == (value,)
+    assert measure.observe(FOUND) == (value,)
     assert measure.applies(Item("q", "?"))
 
 
@@ -90,12 +90,12 @@ def test_a_ranking_that_a_loop_discarded_is_not_used_though_its_passages_are_sho
     for kept, local in (((first, web), 1), ((first, again, web), 2)):
         found = reduce(Ranking.extended, kept, nothing)
         case = Case(TWO, Answer("so", evidence=found), retrievals=(first, again, web))
-        assert [UsedCalls(source).seen(case) for source in ("local", "web", "")] == [(local,), (1,), (local + 1,)]
+        assert [UsedCalls(source).observe(case) for source in ("local", "web", "")] == [(local,), (1,), (local + 1,)]
     assert found.merged == (("local", "Who?"), ("local", "Where?"), ("web", "Where?"))
     cut = Case(TWO, Answer("so", evidence=found.cut(2)), retrievals=(first, again, web))
-    assert UsedCalls("web").seen(cut) == (0,)
+    assert UsedCalls("web").observe(cut) == (0,)
     with ScoreStore() as store:
-        store.keep(1, 1, case, usage=Usage(), spent=Usage(), cached=False, opening=0.0, seconds=0.0)
+        store.write_answer(1, 1, case, usage=Usage(), spent=Usage(), cached=False, opening=0.0, seconds=0.0)
         saved = store.case(store.columns(ANSWER)[0], TWO).result
         assert isinstance(saved, Answer)
         assert saved.evidence is not None
@@ -104,14 +104,14 @@ def test_a_ranking_that_a_loop_discarded_is_not_used_though_its_passages_are_sho
 
 def test_a_failure_costs_what_it_took_and_used_nothing() -> None:
     failed = FOUND.but(result=Failure("ModelUnavailable", "gone"))
-    assert [measure.seen(failed) for measure in (AverageTokens(), RetrievalCalls(), UsedCalls(), DocumentsShown())] == [
+    assert [measure.observe(failed) for measure in (AverageTokens(), RetrievalCalls(), UsedCalls(), DocumentsShown())] == [
         (1050,), (3,), (0,), (0,),
     ]  # fmt: skip
     assert measured(AverageTokens(), [FOUND, failed.but(usage=Usage())]).value == 525
 
 
 def test_a_flow_that_ends_with_a_ranking_shows_it() -> None:
-    assert DocumentsShown("web").seen(Case(TWO, WEB, retrievals=(LOCAL, WEB))) == (2,)
+    assert DocumentsShown("web").observe(Case(TWO, WEB, retrievals=(LOCAL, WEB))) == (2,)
 
 
 def test_an_answer_that_stands_in_a_passage_is_found_there() -> None:
@@ -126,12 +126,12 @@ def test_an_answer_that_stands_in_a_passage_is_found_there() -> None:
 def test_likeness_is_that_of_the_nearest_answer() -> None:
     embedder = HashingEmbedder()
     own, one, other = embedder.embed(["the moon", "a moon", "tax"], kind="passage")
-    found = SemScore(embedder).of("the moon", ["a moon", "tax"])
+    found = SemScore(embedder).score_text("the moon", ["a moon", "tax"])
     assert found == pytest.approx(max(float(own @ one), float(own @ other)))
     assert SemScore(embedder).score(ABSTAINED, asked("the moon")) == 0.0
     assert SemScore(embedder).score(Answer("moon " * 300), asked("the moon")) is None  # its end would not be compared
     with Run() as run:
-        SemScore(embedder).of("the moon", ["a moon", "tax"])
+        SemScore(embedder).score_text("the moon", ["a moon", "tax"])
     assert run.usage.embedded == 3
 
 
@@ -150,7 +150,7 @@ class Tokens(Value):
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
         angle = {"moon": 0.0, "lune": np.pi / 3, "tax": np.pi / 2}
         rows = [[(np.cos(angle[word]), np.sin(angle[word])) for word in text.split()] for text in texts]
-        return TokenVectors.of(rows, dimension=2)
+        return TokenVectors.from_vectors(rows, dimension=2)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ class Tokens(Value):
     ],
 )
 def test_bert_score_is_what_one_works_out_by_hand(text: str, answers: list[str], value: float) -> None:
-    assert BERTScore(Tokens()).of(text, answers) == pytest.approx(value, abs=1e-6)
+    assert BERTScore(Tokens()).score_text(text, answers) == pytest.approx(value, abs=1e-6)
 
 
 def test_a_text_beyond_the_window_has_no_bert_score() -> None:
@@ -173,9 +173,9 @@ def test_a_text_beyond_the_window_has_no_bert_score() -> None:
         def tokens(self, texts: Sequence[str]) -> list[int]:
             return [len(text.split()) for text in texts]
 
-    assert BERTScore(Counting(window=2)).of("moon tax", ["moon"]) is not None
-    assert BERTScore(Counting(window=2)).of("moon tax lune", ["moon"]) is None
-    assert BERTScore(Counting(window=2)).of("moon", ["tax", "moon tax lune"]) is None
+    assert BERTScore(Counting(window=2)).score_text("moon tax", ["moon"]) is not None
+    assert BERTScore(Counting(window=2)).score_text("moon tax lune", ["moon"]) is None
+    assert BERTScore(Counting(window=2)).score_text("moon", ["tax", "moon tax lune"]) is None
 
 
 def test_bert_score_needs_the_vectors_of_tokens() -> None:
@@ -189,7 +189,7 @@ def test_a_summary_says_how_many_it_is_made_of() -> None:
     found = measured(parse_measure("EM"), cases)
     assert (found.value, found.n, found.failed, found.undetermined, found.without_gold) == (0.5, 2, 1, 0, 1)
     assert str(found) == "EM 0.5 of 2, 1 failed, 1 without gold"
-    assert found.seen == ((1.0,), (0.0,), None)
+    assert found.observations == ((1.0,), (0.0,), None)
     assert str(measured(BLEU(), [])) == "BLEU nothing of 0"
 
 

@@ -9,8 +9,8 @@ import pytest
 from spolia.errors import MeasureError, ModelError
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import SetMeasure
-from spolia.evaluation.measures.registry import WRITTEN as KNOWN
-from spolia.evaluation.measures.registry import WRITTEN as TABLE
+from spolia.evaluation.measures.registry import CLASSES as KNOWN
+from spolia.evaluation.measures.registry import CLASSES as TABLE
 from spolia.evaluation.measures.registry import class_of, parse_measure, parse_measures
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.testing import HashingEmbedder
@@ -83,7 +83,7 @@ def test_a_measure_prints_as_it_is_written(written: str) -> None:
 def test_a_model_is_written_by_its_name_and_given_by_the_caller(written: str) -> None:
     measure = parse_measure(written, llm=LLM, embedder=EMBEDDER)
     assert str(measure) == written
-    assert parse_measure(written.partition("(")[0], llm=LLM, embedder=EMBEDDER).called == measure.called
+    assert parse_measure(written.partition("(")[0], llm=LLM, embedder=EMBEDDER).notation == measure.notation
     with pytest.raises(MeasureError, match="needs"):
         parse_measure(written)
 
@@ -93,8 +93,8 @@ def test_every_measure_can_be_written_as_it_is_called() -> None:
     assert set(found.values()) == set(classes(SetMeasure))
     for written, cls in found.items():
         assert cls is not None
-        assert written.removesuffix("@k") == cls.called
-        assert (f"{cls.called}@k" in KNOWN) == (getattr(cls, "k", None) is not None)
+        assert written.removesuffix("@k") == cls.notation
+        assert (f"{cls.notation}@k" in KNOWN) == (getattr(cls, "k", None) is not None)
 
 
 @check_each(

@@ -76,7 +76,7 @@ def test_measures_of_retrieval_are_those_of_trec_eval(
     measure: Any = parse_measure(written)
     assert isinstance(measure, RetrievalMeasure)
     for item in items:
-        assert measure.of(found[item.id], item) == pytest.approx(trec[item.id][TREC[written]], abs=1e-9)
+        assert measure.score_ids(found[item.id], item) == pytest.approx(trec[item.id][TREC[written]], abs=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_meteor_is_that_of_nltk_where_no_word_comes_twice() -> None:
     for _ in range(200):
         sides = [[draw.choice(forms) for forms in draw.sample(FORMS, draw.randint(1, len(FORMS)))] for _ in range(2)]
         theirs = single_meteor_score(sides[1], sides[0], stemmer=_Stems(), wordnet=_NoSynonyms())
-        assert Meteor().of(" ".join(sides[0]), [" ".join(sides[1])]) == pytest.approx(theirs, abs=1e-12)
+        assert Meteor().score_text(" ".join(sides[0]), [" ".join(sides[1])]) == pytest.approx(theirs, abs=1e-12)
 
 
 def _published_bert_score(folder: Path, model: Any, text: str, answer: str) -> float:
@@ -173,4 +173,4 @@ def test_bert_score_is_that_of_its_authors_which_gives_special_tokens_no_weight(
     for text in texts:
         for answer in texts[:-1]:
             theirs = _published_bert_score(tmp_path, model, text, answer)
-            assert measure.of(text, [answer]) == pytest.approx(theirs, abs=1e-5)
+            assert measure.score_text(text, [answer]) == pytest.approx(theirs, abs=1e-5)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from spolia.evaluation.statistics.sample import Sample
-from spolia.evaluation.statistics.significance import benjamini_hochberg, bound, flipped_sums, holm, sign_flip
+from spolia.evaluation.statistics.significance import benjamini_hochberg, chernoff_bound, flipped_sums, holm, sign_flip
 from tests.cases import check_each
 
 
@@ -81,7 +81,7 @@ def test_what_is_said_of_all_signs_is_never_below_what_they_are_and_near_it() ->
         random = np.random.default_rng(seed)
         n = int(random.integers(13, 21))
         d = random.lognormal(0, random.uniform(0.1, 2), n) * random.choice([1, 1, 1, 1, -0.3], n)
-        exact, most = sign_flip(d, no_draws), bound(np.abs(d), abs(d.sum()) * (1 - 1e-9))
+        exact, most = sign_flip(d, no_draws), chernoff_bound(np.abs(d), abs(d.sum()) * (1 - 1e-9))
         assert exact * (1 - 1e-6) <= most
         assert most <= 20 * exact or most > 0.001
 

@@ -16,7 +16,7 @@ from benchmarks.experiments import EXPECTED, HARD, TOTALS, covered, one_in_ten_d
 from spolia.evaluation.measures.abstention import AbstentionF1, SelectiveRisk
 from spolia.evaluation.measures.answers.ngrams import BLEU
 from spolia.evaluation.measures.measure import Case, SetMeasure
-from spolia.evaluation.statistics.interval import NORMAL, expanded_bca, resampled_means, student, tango, wilson
+from spolia.evaluation.statistics.interval import NORMAL, expanded_bca, resampled_means, student_t, tango, wilson
 from spolia.evaluation.statistics.sample import Row, Sample, Totals, difference, interval
 from spolia.types import Answer, Item
 from tests.cases import check_each
@@ -70,8 +70,8 @@ def test_tango_holds_a_difference_as_often_as_it_says_by_adding_up_all_outcomes(
 def test_students_t_is_that_of_the_tables() -> None:
     published = {2: 4.303, 5: 2.571, 10: 2.228, 29: 2.045, 99: 1.984}
     for freedom, t in published.items():
-        assert student(0.95, freedom) == pytest.approx(t, rel=0.01 if freedom < 5 else 5e-4)
-    assert student(0.99, 20) == pytest.approx(2.845, abs=2e-3)
+        assert student_t(0.95, freedom) == pytest.approx(t, rel=0.01 if freedom < 5 else 5e-4)
+    assert student_t(0.99, 20) == pytest.approx(2.845, abs=2e-3)
 
 
 NORMALLY = np.array([NORMAL.inv_cdf((i + 0.5) / 20_001) for i in range(20_001)])
@@ -181,8 +181,8 @@ def test_a_measure_that_is_no_mean_is_totalled_again_for_every_draw() -> None:
     measure = BLEU()
     texts = ["the cat sat on the mat", "a dog ran by the sea today", "owls hunt at night in woods"] * 10
     items = [Item(str(i), "?", answers=(text,)) for i, text in enumerate(texts)]
-    whole = [measure.seen(Case(item, Answer(item.answers[0]))) for item in items]
-    half = [measure.seen(Case(item, Answer(f"{item.answers[0][:16]} no more"))) for item in items]
+    whole = [measure.observe(Case(item, Answer(item.answers[0]))) for item in items]
+    half = [measure.observe(Case(item, Answer(f"{item.answers[0][:16]} no more"))) for item in items]
     totals = Totals([whole, half], measure.total, additive=True)
     found, apart = totals.interval(1), totals.difference(0, 1)
     assert found is not None
@@ -197,7 +197,9 @@ def test_a_measure_that_is_no_mean_is_totalled_again_for_every_draw() -> None:
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_few_questions_show_nothing_by_a_total(n: int) -> None:
     measure, item = BLEU(), Item("q", "?", answers=("the cat sat on the mat",))
-    right, wrong = ([measure.seen(Case(item, Answer(text)))] * n for text in (item.answers[0], "a dog ran off now ok"))
+    right, wrong = (
+        [measure.observe(Case(item, Answer(text)))] * n for text in (item.answers[0], "a dog ran off now ok")
+    )
     totals = Totals([right, wrong], measure.total, additive=True)
     assert totals.p(0, 1) == 2.0 ** (1 - n)
     alone, apart = totals.interval(0), totals.difference(0, 1)

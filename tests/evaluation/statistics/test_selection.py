@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spolia.evaluation.statistics.selection import corrected_for_choice, most_lost
+from spolia.evaluation.statistics.selection import bound_loss, correct_for_choice
 
 
 def drawn(flows: int, questions: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -20,7 +20,7 @@ def test_the_score_of_the_best_of_many_is_corrected_for_the_choice_and_the_inter
     for seed in range(60):
         scores, truth = drawn(60, 100, seed)
         best = int(scores.mean(axis=0).argmax())
-        found = corrected_for_choice(scores, draws=300, seed=seed)
+        found = correct_for_choice(scores, draws=300, seed=seed)
         raw.append(scores[:, best].mean() - truth[best])
         corrected.append(found.mean - truth[best])
         covered.append(found.low <= truth[best] <= found.high)
@@ -34,21 +34,21 @@ def test_the_bound_on_what_is_lost_holds_nearly_always() -> None:
     held = []
     for seed in range(100):
         scores, truth = drawn(8, 200, seed)
-        held.append(most_lost(scores, 0, draws=500) >= truth.max() - truth[0])
+        held.append(bound_loss(scores, 0, draws=500) >= truth.max() - truth[0])
     assert np.mean(held) >= 0.93
 
 
 def test_flows_that_do_not_differ_lose_nothing() -> None:
     same = np.repeat(np.random.default_rng(0).random((30, 1)), 3, axis=1)
-    assert most_lost(same, 1) == 0.0
-    assert most_lost(same[:, :1], 0) == 0.0
-    assert most_lost(np.add(same, [0.0, 0.0, 0.5]), 1) == pytest.approx(0.5)
+    assert bound_loss(same, 1) == 0.0
+    assert bound_loss(same[:, :1], 0) == 0.0
+    assert bound_loss(np.add(same, [0.0, 0.0, 0.5]), 1) == pytest.approx(0.5)
     constant = np.full((20, 4), 0.25)
-    assert corrected_for_choice(constant).mean == 0.25
+    assert correct_for_choice(constant).mean == 0.25
 
 
 def test_scores_that_hardly_differ_do_not_make_a_score_certain() -> None:
-    found = corrected_for_choice(np.ones((25, 4)), width=1.0, draws=50).within(0, 1)
+    found = correct_for_choice(np.ones((25, 4)), width=1.0, draws=50).clip(0, 1)
     assert found.mean == found.high == 1.0
     assert 0.85 < found.low < 0.97
 
@@ -56,4 +56,4 @@ def test_scores_that_hardly_differ_do_not_make_a_score_certain() -> None:
 def test_flows_that_were_not_asked_everything_are_compared_on_what_they_were() -> None:
     scores = np.tile([0.5, 0.4], (40, 1))
     scores[20:, 1] = np.nan
-    assert corrected_for_choice(scores, draws=50).mean == pytest.approx(0.5)
+    assert correct_for_choice(scores, draws=50).mean == pytest.approx(0.5)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spolia.errors import EncryptedDocument, MissingExtra
-from spolia.indexing.readers.markup.latex import plain
+from spolia.indexing.readers.markup.latex import plain_text
 from spolia.indexing.readers.reader import Blob, Container, Reading, reader_of
 from spolia.indexing.readers.records import Dialect, dialect_of
 from spolia.indexing.readers.registry import by_suffix
@@ -302,7 +302,7 @@ Write \verb|50%| and \url{https://a.org/b%20d}, \stone{dark}. % \section{No head
     assert document.title == "König"
     assert [heading.text for heading in document.headings] == ["Old ones"]
     assert read("a.tex").dropped == (("pictures", 1),)
-    assert plain(r"K\"onig, \'{E}t\'e, \o, \ss, \v{c}, 5\%, a\_b, \$3, $a_1$, \textit{x}") == (
+    assert plain_text(r"K\"onig, \'{E}t\'e, \o, \ss, \v{c}, 5\%, a\_b, \$3, $a_1$, \textit{x}") == (
         "König, Été, ø, ß, č, 5%, a_b, $3, $a_1$, x"
     )
 

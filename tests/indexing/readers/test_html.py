@@ -99,7 +99,7 @@ def test_lists_stay_on_a_page_that_a_table_lays_out() -> None:
 def test_the_header_and_the_notes_of_an_article_belong_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html, "find_spec", lambda name: None)
     two = ARTICLE.replace("</article>", "</article><article>Another.</article>")
-    assert Page(two).main().text() == "Walls\n\nLead.\n\nText.\n\nLimits apply.\n\nNote.\n\nAnother."
+    assert Page(two).read_main().text() == "Walls\n\nLead.\n\nText.\n\nLimits apply.\n\nNote.\n\nAnother."
 
 
 def test_an_empty_main_element_does_not_hide_the_page() -> None:

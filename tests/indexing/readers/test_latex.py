@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.indexing.readers.markup.latex import LatexReader, plain
+from spolia.indexing.readers.markup.latex import LatexReader, plain_text
 from spolia.indexing.readers.reader import Blob, Reading
 from tests.cases import check_each
 
@@ -116,7 +116,7 @@ def test_macros_that_name_themselves_and_braces_that_never_close_end() -> None:
 @given(st.text(alphabet="ab \\{}%$&~#|[]\n1", max_size=60))
 def test_any_text_is_read_and_kept(text: str) -> None:
     assert LatexReader().read(Blob("a.tex", text.encode())).document.text == text
-    assert "\n" not in plain(text)
+    assert "\n" not in plain_text(text)
 
 
 @given(st.lists(st.sampled_from(["alpha", "beta", "5\\%", "\\own{gamma}", "\\verb|d%e|", "$x_1$"]), min_size=1))

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from spolia.indexing.readers.office.omml import latex
+from spolia.indexing.readers.office.omml import to_latex
 from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.reader import Blob
 from tests.cases import check_each
@@ -27,7 +27,7 @@ def e(text: str, name: str = "e") -> str:
 
 
 def made(xml: str) -> str:
-    return latex(fromstring(f'<m:oMath xmlns:m="{M}">{xml}</m:oMath>'))
+    return to_latex(fromstring(f'<m:oMath xmlns:m="{M}">{xml}</m:oMath>'))
 
 
 @check_each(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.pdf.lines import changed, joints
+from spolia.indexing.readers.pdf.lines import apply_changes, resolve_hyphens
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.reader import Blob, Reading
 from tests.indexing.readers.pdf_samples import FIRST, Sheet, lines, pdf, stream, text
@@ -82,7 +82,7 @@ def test_words_broken_at_the_end_of_a_line_are_joined() -> None:
 
 def test_marks_of_broken_words_go_whatever_stands_around_them() -> None:
     pages = ["a\ufffe", "\ufffeb", "x\ufffe\ufffey", "soft\u00ad\nhyphen", "no mark"]
-    joined = [changed(page, found) for page, found in zip(pages, joints(pages), strict=True)]
+    joined = [apply_changes(page, found) for page, found in zip(pages, resolve_hyphens(pages), strict=True)]
     assert joined == ["a", "b", "xy", "softhyphen", "no mark"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import GroupError
-from spolia.indexing.readers.reader import Blob, Reading, reader_of, versioned
+from spolia.indexing.readers.reader import Blob, Reading, reader_of, versioned_name
 from spolia.indexing.readers.registry import READERS, FunctionReader, by_suffix
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sync.sync import sync
@@ -80,7 +80,7 @@ def test_another_version_or_function_is_another_reader() -> None:
     one = FunctionReader(shouted, ("*.foo",))
     assert one == FunctionReader(shouted, ("*.foo",))
     assert len({one, FunctionReader(shouted, ("*.foo",), version=2), FunctionReader(entitled, ("*.foo",))}) == 3
-    assert versioned(FunctionReader(shouted, ("*.foo",), version=2)) == "shouted 2"
+    assert versioned_name(FunctionReader(shouted, ("*.foo",), version=2)) == "shouted 2"
 
 
 @check_each(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.text import TextReader, decoded
+from spolia.indexing.readers.text import TextReader, decode
 from tests.cases import check_each
 
 
@@ -131,5 +131,5 @@ def test_legacy_encodings_are_detected_and_the_confidence_is_reported(encodings:
 
 
 def test_a_declaration_and_valid_utf8_go_before_detection() -> None:
-    assert decoded("Köln".encode("cp1252"), "a.html", "cp1250").encoding == "cp1250"
-    assert decoded("Привет".encode(), "a.txt").warnings == ()
+    assert decode("Köln".encode("cp1252"), "a.html", "cp1250").encoding == "cp1250"
+    assert decode("Привет".encode(), "a.txt").warnings == ()

@@ -151,18 +151,18 @@ def test_a_unit_that_fails_leaves_no_half_of_it() -> None:
     numbers = count()
 
     def write() -> None:
-        layout.heading("Half", 1)
-        layout.table([("a", "b")])
+        layout.write_heading("Half", 1)
+        layout.write_table([("a", "b")])
         layout.exact += 1
-        layout.refer("a note")
+        layout.add_note("a note")
         next(numbers)
         raise Injected("of the test")
 
-    layout.paragraph("Before.")
+    layout.write_paragraph("Before.")
     mark = layout.mark()
     layout.attempt("shape", write, lambda: "Plain\ntext.")
     layout.write_notes()
-    layout.region("code", mark)
+    layout.add_region("code", mark)
     assert layout.text() == "Before.\n\nPlain\ntext."
     assert (layout.headings, layout.exact, layout.regions[0].start) == ([], 0, 9)
     assert layout.failures.dropped() == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from spolia.cli.app import app_of
+from spolia.cli.app import build_app
 from spolia.cli.ingest import named_sources
 from spolia.core.environment import allow_env
 from spolia.errors import FlowFileError, SourceError
@@ -20,7 +20,7 @@ from tests.indexing.sources.site import Site
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "sources.md"
 
-app = app_of()
+app = build_app()
 
 
 def test_the_example_of_the_page_is_read(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_the_command_takes_folders_and_sources(tmp_path: Path, site: Site) -> No
     assert [one["uri"] for one in said["failed"]] == ["sql://n/"]
     assert [one["uri"] for one in said["skipped"]] == [site.url("/b")]
     ran = CliRunner().invoke(
-        app_of(), ["index", "--sources", str(tmp_path / "sources.yaml"), "--store", store, "--json"]
+        build_app(), ["index", "--sources", str(tmp_path / "sources.yaml"), "--store", store, "--json"]
     )
     assert json.loads(ran.stdout)["removed"] == 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.cli.documents import held
+from spolia.cli.documents import list_sources
 from spolia.errors import SourceError
 from spolia.indexing.readers.registry import READERS
 from spolia.indexing.sources.web import WebPages
@@ -346,7 +346,7 @@ def test_texts_folders_and_pages_live_in_one_store(site: Site, corpus: Corpus, t
     assert len(list(corpus.latest().documents())) == 3
     plan = planned(tmp_path / "docs", corpus)
     assert (plan.gone, plan.changed, plan.unchanged) == ((), (), 2)
-    assert sorted(one.source.uri for one in held(corpus.latest()) if not one.changed) == [site.url("/a")]
+    assert sorted(one.source.uri for one in list_sources(corpus.latest()) if not one.changed) == [site.url("/a")]
     assert "file_modified" not in dict(file_meta(*row_of(corpus, site.url("/a"))))
     assert corpus.latest().check() == []
 

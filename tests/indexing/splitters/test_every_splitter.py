@@ -14,7 +14,7 @@ from spolia.indexing.readers.reader import Blob, reader_of
 from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.splitters.markup import HTMLSections, is_page
 from spolia.indexing.splitters.rows import JSONRows, TableAware
-from spolia.indexing.splitters.sized_splitter import Sized
+from spolia.indexing.splitters.sized_splitter import SizedSplitter
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span
@@ -73,7 +73,7 @@ def test_blank_texts_have_no_pieces(splitter: Splitter) -> None:
 @pytest.mark.slow
 @EVERY
 def test_tokens_are_bounded_as_they_are_counted(splitter: Splitter) -> None:
-    if not isinstance(splitter, Sized):
+    if not isinstance(splitter, SizedSplitter):
         return  # counts otherwise, or leaves it to others; their own tests say how
 
     @settings(max_examples=40)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import WiringError
-from spolia.indexing.splitters.sized_splitter import READ_AT_ONCE, TokenWindow
+from spolia.indexing.splitters.sized_splitter import BATCH_CHARACTERS, TokenWindow
 from spolia.models.onnx import weights
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.definition import Part
@@ -70,9 +70,9 @@ def test_tokens_are_those_of_the_embedder(wordpiece: WordPiece) -> None:
 
 @pytest.mark.slow
 def test_tokens_of_a_long_text_are_those_of_the_whole(wordpiece: WordPiece) -> None:
-    text = "Unbelievable stonemasons rebuilt the aqueducts. " * (2 * READ_AT_ONCE // 48)
+    text = "Unbelievable stonemasons rebuilt the aqueducts. " * (2 * BATCH_CHARACTERS // 48)
     tokens = wordpiece.pieces(text)
-    assert len(text) > 1.9 * READ_AT_ONCE
+    assert len(text) > 1.9 * BATCH_CHARACTERS
     found = windows(TokenWindow(1000, 0, wordpiece), part_of(text))
     assert [begin for begin, _ in found] == [tokens[at].start for at in range(0, len(tokens), 1000)]
 

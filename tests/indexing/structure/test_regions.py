@@ -16,7 +16,7 @@ from spolia.indexing.structure.regions import Regions
 from spolia.indexing.sync.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus
-from spolia.stores.definition import Definition, Part, whole
+from spolia.stores.definition import Definition, Part, document_node
 from spolia.types import Document, Node, Query, Region, Span
 
 ROWS = tuple((f"stone {n}", f"{n}.5 t. Heavy.") for n in range(1, 9))
@@ -34,12 +34,12 @@ def covered(pieces: list[tuple[int, int]], text: str) -> str:
 
 
 def test_a_table_is_a_piece_with_its_caption() -> None:
-    [piece] = Regions()(Part(whole(DOCUMENT), DOCUMENT))
+    [piece] = Regions()(Part(document_node(DOCUMENT), DOCUMENT))
     assert (piece.text, piece.start, piece.context) == (TABLE, len(BEFORE), "Table 1: Stones")
 
 
 def test_a_picture_without_words_is_found_by_its_caption() -> None:
-    [piece] = Regions("image")(Part(whole(DOCUMENT), DOCUMENT))
+    [piece] = Regions("image")(Part(document_node(DOCUMENT), DOCUMENT))
     assert (piece.text, piece.start, piece.meta) == ("A quarry", None, (("image", "f00d"),))
 
 
@@ -56,15 +56,15 @@ def test_a_kind_that_is_none() -> None:
 
 
 def test_windows_do_not_cut_a_table_that_fits() -> None:
-    pieces = SlidingWindow(size=52, overlap=8)(Part(whole(DOCUMENT), DOCUMENT))
+    pieces = SlidingWindow(size=52, overlap=8)(Part(document_node(DOCUMENT), DOCUMENT))
     assert sum(TABLE in piece.text for piece in pieces) == 1
     assert covered([(piece.start or 0, (piece.start or 0) + len(piece.text)) for piece in pieces], TEXT) == ""
-    blind = SlidingWindow(size=52, overlap=8)(Part(whole(DOCUMENT), DOCUMENT.but(regions=())))
+    blind = SlidingWindow(size=52, overlap=8)(Part(document_node(DOCUMENT), DOCUMENT.but(regions=())))
     assert not any(TABLE in piece.text for piece in blind)
 
 
 def test_windows_cut_a_long_table_between_its_rows() -> None:
-    pieces = SlidingWindow(size=30, overlap=3)(Part(whole(DOCUMENT), DOCUMENT))
+    pieces = SlidingWindow(size=30, overlap=3)(Part(document_node(DOCUMENT), DOCUMENT))
     lines = TABLE.split("\n")
     assert all(sum(line in piece.text for piece in pieces) >= 1 for line in lines)
     assert covered([(piece.start or 0, (piece.start or 0) + len(piece.text)) for piece in pieces], TEXT) == ""
@@ -73,7 +73,7 @@ def test_windows_cut_a_long_table_between_its_rows() -> None:
 def test_tables_that_a_reader_has_noted_are_known_without_bars() -> None:
     text = "Weighed.\nstone 3\nbasalt 4\nThat is all."
     document = Document("d", text, regions=(Region("table", 9, 25, (("stone", "3"), ("basalt", "4"))),))
-    pieces = TableAware(Sentences())(Part(whole(document), document))
+    pieces = TableAware(Sentences())(Part(document_node(document), document))
     assert [piece.text for piece in pieces] == ["Weighed.", "stone 3\nbasalt 4", "That is all."]
 
 

@@ -16,9 +16,9 @@ from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.markup.markdown import MarkdownReader
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.structure.sections import Sections, numbered_headings
-from spolia.indexing.structure.topics import Topics, joined
-from spolia.stores.definition import Part, Splitter, whole
-from spolia.stores.groups.nodes import cut
+from spolia.indexing.structure.topics import Topics, merge_neighbours
+from spolia.stores.definition import Part, Splitter, document_node
+from spolia.stores.groups.nodes import cut_document
 from spolia.testing import HashingEmbedder
 from spolia.types import Document
 from tests.cases import check_each
@@ -27,7 +27,7 @@ MARKDOWN = b"Before.\n\n# Rome\n\nStone.\n\n## Roads\n\nLong.\n\n### Via Appia\n
 
 
 def texts(splitter: Splitter, document: Document) -> list[str]:
-    return [piece.text for piece in splitter.pieces(Part(whole(document), document))]
+    return [piece.text for piece in splitter.pieces(Part(document_node(document), document))]
 
 
 def first_lines(splitter: Splitter, document: Document) -> list[str]:
@@ -50,7 +50,7 @@ def test_html_is_cut_at_the_headings_that_its_reader_noted() -> None:
 
 def test_sections_of_sections_are_cut_at_their_own_headings() -> None:
     document = MarkdownReader().read(Blob("a.md", MARKDOWN)).document
-    rome = next(node for node in cut(document, Sections(1)) if node.text.startswith("# Rome"))
+    rome = next(node for node in cut_document(document, Sections(1)) if node.text.startswith("# Rome"))
     inner = list(Sections(2).pieces(Part(rome, document)))
     assert [piece.text.partition("\n")[0] for piece in inner] == ["# Rome", "## Roads"]
     assert all(piece.start is not None and rome.text.startswith(piece.text, piece.start) for piece in inner)
@@ -124,7 +124,7 @@ def test_what_is_a_numbered_heading(text: str, found: list[str]) -> None:
 def test_sections_cover_every_character_but_blanks(text: str, level: int) -> None:
     document = Document("d", text)
     end = 0
-    for piece in Sections(level).pieces(Part(whole(document), document)):
+    for piece in Sections(level).pieces(Part(document_node(document), document)):
         assert piece.start is not None
         assert text.startswith(piece.text, piece.start)
         assert not text[end : piece.start].strip()
@@ -153,7 +153,7 @@ def test_a_text_is_cut_where_its_topic_changes() -> None:
 def test_topics_cover_every_character_but_blanks(text: str, sentences: int) -> None:
     document = Document("d", text)
     end = 0
-    for piece in Topics(EMBEDDER, sentences).pieces(Part(whole(document), document)):
+    for piece in Topics(EMBEDDER, sentences).pieces(Part(document_node(document), document)):
         assert piece.start is not None
         assert text.startswith(piece.text, piece.start)
         assert not text[end : piece.start].strip()
@@ -175,7 +175,7 @@ def test_neighbours_are_joined_in_the_order_of_ward_s_costs(vectors: np.ndarray[
         if np.sum(np.round(costs, 9) == np.round(costs[at], 9)) > 1:
             return  # ties are decided by rounding there
         stretches[at : at + 2] = [stretches[at] + stretches[at + 1]]
-    assert joined(vectors, count) == [stretch[-1] + 1 for stretch in stretches]
+    assert merge_neighbours(vectors, count) == [stretch[-1] + 1 for stretch in stretches]
 
 
 def _cost(vectors: np.ndarray[Any, Any], one: list[int], other: list[int]) -> float:

@@ -20,7 +20,7 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
-from spolia.stores.definition import Definition, Part, Transform, whole
+from spolia.stores.definition import Definition, Part, Transform, document_node
 from spolia.stores.groups.materialise import materialise
 from spolia.types import Document
 
@@ -80,7 +80,10 @@ def test_it_says_what_its_transforms_say() -> None:
         CHOSEN.digest
         != ByPattern((("*.pdf.txt", Summary(ScriptedModel(("x",)))), ("*.md", Sentences())), shouted).digest
     )
-    parts = [Part(whole(document), document) for document in (Document(uri, text, uri) for uri, text in TEXTS.items())]
+    parts = [
+        Part(document_node(document), document)
+        for document in (Document(uri, text, uri) for uri, text in TEXTS.items())
+    ]
     assert CHOSEN.batch(parts) == [CHOSEN(part) for part in parts]
 
 

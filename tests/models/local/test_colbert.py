@@ -88,7 +88,7 @@ def same(found: Any, expected: list[Any]) -> None:
 def test_token_vectors_are_those_of_the_published_algorithm(
     tmp_path: Path, attends: bool, is_alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LocalColBERT, "_one_by_one", is_alone)
+    monkeypatch.setattr(LocalColBERT, "_runs_rows_alone", is_alone)
     bert, linear = checkpoint(tmp_path, query_maxlen=16, doc_maxlen=24, attend_to_mask_tokens=attends)
     embedder = LocalColBERT(str(tmp_path))
     assert isinstance(embedder, TokenEmbedder)
@@ -139,14 +139,14 @@ def test_punctuation_counts_where_the_checkpoint_says_so_and_a_written_marker_is
     embedder = LocalColBERT(str(tmp_path))
     with_signs, without = embedder.embed_tokens(("salt , salt .", "salt salt"), kind="passage").offsets[1:].tolist()
     assert (with_signs, without - with_signs) == (7, 5)
-    row = embedder._row(embedder.opened(), _reading_of(embedder), "[unused1] [MASK]", "passage")
+    row = embedder._row(embedder.open_session(), _reading_of(embedder), "[unused1] [MASK]", "passage")
     assert [row.count(id) for id in (4, 5, 6)] == [0, 0, 1]  # [MASK], [unused0], [unused1]
 
 
 def _reading_of(embedder: LocalColBERT) -> Any:
-    from spolia.models.local.colbert import _reading
+    from spolia.models.local.colbert import _read_settings
 
-    return _reading(embedder.opened())
+    return _read_settings(embedder.open_session())
 
 
 def pylate(folder: Path, **said: Any) -> Any:

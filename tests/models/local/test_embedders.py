@@ -80,7 +80,7 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(
     encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_alone: bool
 ) -> None:
     """To the last bit; on an accelerator by shapes that follow from the text's own length alone."""
-    monkeypatch.setattr(Local, "_one_by_one", is_alone)
+    monkeypatch.setattr(Local, "_runs_rows_alone", is_alone)
     tiny.bert(tmp_path, "BertForSequenceClassification", num_labels=1)
     embedder, scorer = LocalEmbedder(encoder[0]), LocalCrossEncoder(str(tmp_path))
     texts = [" ".join(" ".join(TEXTS).split()[:length]) for length in range(12)] * 4
@@ -114,11 +114,11 @@ def test_the_token_that_ends_a_text_is_put_after_it(decoder: Any) -> None:
 def test_poolings_pass_over_padding_on_either_side() -> None:
     import torch
 
-    from spolia.models.local.embedders import first, last, mean
+    from spolia.models.local.embedders import first_token, last_token, mean
 
     hidden = torch.tensor([[[9.0], [1.0], [2.0]], [[3.0], [5.0], [9.0]]])
     mask = torch.tensor([[0, 1, 1], [1, 1, 0]])
-    assert [pool(hidden, mask).flatten().tolist() for pool in (mean, first, last)] == [
+    assert [pool(hidden, mask).flatten().tolist() for pool in (mean, first_token, last_token)] == [
         [1.5, 4.0],
         [1.0, 3.0],
         [2.0, 5.0],
@@ -248,11 +248,11 @@ def test_it_keeps_the_contract_of_embedders(encoder: Any) -> None:
 
 
 def test_what_looks_like_a_special_token_in_a_text_is_none(encoder: Any, tmp_path: Path) -> None:
-    opened = LocalEmbedder(encoder[0]).opened()
+    opened = LocalEmbedder(encoder[0]).open_session()
     assert opened.ids("salt [SEP] salt", None).count(3) == 1
     tiny.bert(tmp_path, "BertForSequenceClassification", num_labels=1)
     scorer = LocalCrossEncoder(str(tmp_path))
-    pair = scorer._pair(scorer.opened(), "who [SEP] salt [CLS]", "salt [SEP]")["input_ids"]
+    pair = scorer._pair(scorer.open_session(), "who [SEP] salt [CLS]", "salt [SEP]")["input_ids"]
     assert (pair.count(2), pair.count(3)) == (1, 2)
 
 
@@ -266,7 +266,7 @@ def test_hidden_states_of_every_layer(encoder: Any) -> None:
         np.testing.assert_allclose(rows, states(folder, model, text), atol=2e-5)
     first = embedder.hidden_states(TEXTS[:1], layer=0)[0]
     with torch.no_grad():
-        ids = torch.tensor([embedder.opened().ids(TEXTS[0], None)])
+        ids = torch.tensor([embedder.open_session().ids(TEXTS[0], None)])
         np.testing.assert_allclose(first, model.embeddings(input_ids=ids)[0].numpy(), atol=2e-6)
     with pytest.raises(ModelError, match=r"no layer 3\. Write one from 0 to 2"):
         embedder.hidden_states(TEXTS, layer=3)
@@ -304,7 +304,7 @@ def test_sparse_weights_are_the_largest_logs_over_the_tokens(tmp_path: Path, bat
     assert isinstance(embedder, SparseEmbedder)
     found = embedder.embed_sparse(TEXTS, kind="passage")
     for number, text in enumerate(TEXTS):
-        ids = torch.tensor([embedder.opened().ids(text, None)])
+        ids = torch.tensor([embedder.open_session().ids(text, None)])
         with torch.no_grad():
             logits = model(input_ids=ids).logits[0].double().numpy()
         weights = np.log1p(np.maximum(logits, 0)).max(axis=0)
@@ -365,7 +365,7 @@ def test_pictures_and_texts_are_embedded_in_one_space(tmp_path: Path) -> None:
     pixels = torch.tensor(((drawn / 255 - mean) / deviation).transpose(0, 3, 1, 2), dtype=torch.float32)
     with torch.no_grad():
         seen = model.visual_projection(model.vision_model(pixel_values=pixels).pooler_output).double().numpy()
-        ids = torch.tensor([embedder.opened().ids(TEXTS[0], None)])
+        ids = torch.tensor([embedder.open_session().ids(TEXTS[0], None)])
         read = model.text_projection(model.text_model(input_ids=ids).pooler_output)[0].double().numpy()
     found = embedder.embed_images([png_of(one) for one in drawn])
     np.testing.assert_allclose(found, [unit(row) for row in seen], atol=1e-5)
@@ -525,5 +525,5 @@ def test_what_such_a_model_says_of_a_text_does_not_depend_on_the_texts_beside_it
     scorer = LocalLLMReranker(str(tmp_path), window=600)
     alone = [scorer.scores("salt?", [text])[0] for text in TEXTS]
     assert list(scorer.scores("salt?", TEXTS)) == alone
-    monkeypatch.setattr(LocalLLMReranker, "_one_by_one", False)  # as on an accelerator, with padding at the end
+    monkeypatch.setattr(LocalLLMReranker, "_runs_rows_alone", False)  # as on an accelerator, with padding at the end
     np.testing.assert_allclose(scorer.scores("salt?", TEXTS), alone, atol=1e-5)

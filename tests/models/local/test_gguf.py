@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spolia.cli.models import embedder_for, model_at
+from spolia.cli.models import load_embedder, load_language_model
 from spolia.cli.options import ModelOptions
 from spolia.core.codec import decode, encode
 from spolia.core.function import step
 from spolia.errors import Cancelled, MissingExtra, ModelError, ModelRejected, QueryError, WeightsError
-from spolia.models.local.gguf import GgufEmbedder, GgufModel, drawn_from
+from spolia.models.local.gguf import GgufEmbedder, GgufModel, sample_token
 from spolia.models.local.language_model import LocalModel
 from spolia.models.protocols import Embedder, ForetellsTokens, LanguageModel, ScoresContinuations, StatesDistributions
 from spolia.run import Budget, Run
@@ -35,20 +35,20 @@ def test_without_llama_cpp_the_extra_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     for address in (GgufModel(str(tmp_path / "m.gguf")), GgufEmbedder(str(tmp_path))):
         with pytest.raises(MissingExtra, match=r"needs llama_cpp, which is not installed.*gguf\]"):
-            address.opened()
+            address.open_session()
 
 
 def test_an_address_without_a_file_says_what_to_write(tmp_path: Path) -> None:
     gone = GgufModel(str(tmp_path / "gone.gguf"))
     assert (gone.fingerprint(), gone.name) == (None, "gone")
     with pytest.raises(WeightsError, match=r"Model file not found: .*gone\.gguf"):
-        gone.opened()
+        gone.open_session()
     with pytest.raises(WeightsError, match="has 0 models in GGUF"):
-        GgufModel(str(tmp_path)).opened()
+        GgufModel(str(tmp_path)).open_session()
     for name in ("a.gguf", "b.gguf"):
         (tmp_path / name).write_bytes(b"")
     with pytest.raises(WeightsError, match="has 2 models in GGUF"):
-        GgufModel(str(tmp_path)).opened()
+        GgufModel(str(tmp_path)).open_session()
     with pytest.raises(ModelError, match="names no file"):
         GgufModel("")
     with pytest.raises(ModelError, match="window=0"):
@@ -76,12 +76,12 @@ def test_options_take_a_file_in_gguf_or_a_folder_for_a_model_on_this_machine(tmp
     (tmp_path / "g").mkdir()
     (tmp_path / "g" / "m.gguf").write_bytes(b"GGUF")
     for path in (str(tmp_path / "g"), str(tmp_path / "g" / "m.gguf")):
-        assert model_at(path, "") == GgufModel(path)
-        assert embedder_for(ModelOptions(embedder=path), None, "chunk") == GgufEmbedder(path)
-    assert model_at("gone.gguf", "") == GgufModel("gone.gguf")
-    assert model_at(str(tmp_path), "") == LocalModel(str(tmp_path))
+        assert load_language_model(path, "") == GgufModel(path)
+        assert load_embedder(ModelOptions(embedder=path), None, "chunk") == GgufEmbedder(path)
+    assert load_language_model("gone.gguf", "") == GgufModel("gone.gguf")
+    assert load_language_model(str(tmp_path), "") == LocalModel(str(tmp_path))
     with pytest.raises(QueryError, match="--llm alone, with a file in GGUF or a folder"):
-        model_at(str(tmp_path / "gone"), "")
+        load_language_model(str(tmp_path / "gone"), "")
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def model(folder: Path) -> GgufModel:
 
 def ids_of(model: GgufModel) -> list[int]:
     """The prompt, cut into tokens by hand: marks, and what SentencePiece does with the rest."""
-    return [1, *model.opened().ids(WRITTEN, marks=True, begins=False)]
+    return [1, *model.open_session().ids(WRITTEN, marks=True, begins=False)]
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ class TestOnAFileMadeOnTheSpot:
                 break
             expected.append((token, float(row[token])))
         found = model.generate(ASKED, max_tokens=20, logprobs=True)
-        assert found.text == model.opened().decode([token for token, _ in expected])
+        assert found.text == model.open_session().decode([token for token, _ in expected])
         assert [token.logprob for token in found.tokens] == pytest.approx([chance for _, chance in expected], abs=0.02)
         assert "".join(token.text for token in found.tokens) == found.text
         assert found.finish_reason == ("length" if len(expected) == 20 else "stop")
@@ -128,7 +128,7 @@ class TestOnAFileMadeOnTheSpot:
 
     @pytest.mark.parametrize("text", [" the moon", "the moon", "달", "a", "Olsen \U0001f600.", "x<|end|>", "  two"])
     def test_a_given_text_is_scored_token_by_token(self, model: GgufModel, text: str) -> None:
-        opened = model.opened()
+        opened = model.open_session()
         ids = opened.ids(text.removeprefix(" "), marks=True, begins=False)
         expected = [tiny_gguf.chances([*ids_of(model), *ids[:at]])[id] for at, id in enumerate(ids)]
         found = model.continuation(ASKED, text)
@@ -143,7 +143,7 @@ class TestOnAFileMadeOnTheSpot:
         assert np.exp(found).sum() == pytest.approx(1.0)
         best = np.argsort(-found)[:3]
         tokens = model.next_tokens(ASKED, top=3)
-        assert [token.text for token in tokens] == [model.opened().decode([id]) for id in best]
+        assert [token.text for token in tokens] == [model.open_session().decode([id]) for id in best]
         assert [token.logprob for token in tokens] == pytest.approx(found[best])
         assert len(model.next_tokens(ASKED, top=10_000)) == len(tiny_gguf.TOKENS)
 
@@ -191,13 +191,13 @@ class TestOnAFileMadeOnTheSpot:
 
     def test_draws_have_the_models_probabilities(self, model: GgufModel) -> None:
         chances = np.exp(model.distribution(ASKED))
-        likely, opened, ids = int(chances.argmax()), model.opened(), ids_of(model)
+        likely, opened, ids = int(chances.argmax()), model.open_session(), ids_of(model)
         with opened.alone():
-            row = opened.after(ids)[0]
-        drawn = [drawn_from(row, 1.0, np.random.default_rng(seed)) for seed in range(300)]
+            row = opened.predict(ids)[0]
+        drawn = [sample_token(row, 1.0, np.random.default_rng(seed)) for seed in range(300)]
         share, error = drawn.count(likely) / 300, (chances[likely] * (1 - chances[likely]) / 300) ** 0.5
         assert abs(share - chances[likely]) < 4 * error
-        assert drawn_from(row, 1e-6, np.random.default_rng(1)) == likely
+        assert sample_token(row, 1e-6, np.random.default_rng(1)) == likely
 
     def test_pieces_come_as_they_are_made_and_stop_before_what_ends_them(self, model: GgufModel) -> None:
         whole = model.generate(ASKED, max_tokens=30).text
@@ -245,13 +245,13 @@ class TestOnAFileMadeOnTheSpot:
 
     def test_messages_in_plain_text_where_there_is_no_template(self, model: GgufModel, tmp_path: Path) -> None:
         bare = GgufModel(str(tiny_gguf.llama(tmp_path / "bare.gguf", template="")), window=200)
-        ids = bare.opened().ids("Be brief.\n\nWho pulls the sea? 달이?")
+        ids = bare.open_session().ids("Be brief.\n\nWho pulls the sea? 달이?")
         for one in (bare, model.but(templated=False)):
             np.testing.assert_allclose(one.distribution(ASKED), tiny_gguf.chances(ids), atol=0.02)
 
     def test_a_last_message_of_the_assistant_is_gone_on_with(self, model: GgufModel) -> None:
         begun = ASKED.but(messages=(*ASKED.messages, Message("assistant", "The moon")))
-        ids = [1, *model.opened().ids(WRITTEN + "The moon", marks=True, begins=False)]
+        ids = [1, *model.open_session().ids(WRITTEN + "The moon", marks=True, begins=False)]
         np.testing.assert_allclose(model.distribution(begun), tiny_gguf.chances(ids), atol=0.02)
 
     def test_a_template_that_refuses_is_told(self, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ class TestOnAFileMadeOnTheSpot:
             embedder = GgufEmbedder(str(folder), pooling=pooling, passage_prefix="p: ")  # type: ignore[arg-type]
             found = embedder.embed(texts, kind="passage")
             for text, row in zip(texts, found, strict=True):
-                expected = tiny_gguf.states(embedder.opened().ids(f"p: {text}"))[places].mean(axis=0)
+                expected = tiny_gguf.states(embedder.open_session().ids(f"p: {text}"))[places].mean(axis=0)
                 np.testing.assert_allclose(row, expected / np.linalg.norm(expected), atol=0.005)
 
     def test_it_keeps_the_contract_of_embedders(self, folder: Path, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def causal(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalModel, Any, A
     folder = tmp_path_factory.mktemp("causal")
     raw = tiny.llama(folder)
     model = LocalModel(str(folder), window=200)
-    return model, raw, model.opened().tokenizer
+    return model, raw, model.open_session().tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalModel, Any, An
     folder = tmp_path_factory.mktemp("apart")
     raw = tiny.t5(folder)
     model = LocalSeq2Seq(str(folder), window=200)
-    return model, raw, model.opened().tokenizer
+    return model, raw, model.open_session().tokenizer
 
 
 def chances(raw: Any, ids: list[int], after: list[int]) -> Any:

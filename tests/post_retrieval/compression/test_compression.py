@@ -17,7 +17,7 @@ from spolia.errors import ModelRejected, WiringError
 from spolia.flow_files.files import dump, load
 from spolia.generation.reader import Reader
 from spolia.models.http.completions import CompletionModel
-from spolia.models.prompting.likelihood import Surprise, aligned
+from spolia.models.prompting.likelihood import Surprise, align_tokens
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.post_retrieval.compression import (
     Extractive,
@@ -64,7 +64,7 @@ def test_tokens_are_all_of_the_text_each_once(text: str, data: st.DataObject) ->
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     odd = data.draw(st.sampled_from(["", "\ufffd", "bytes:\\xe4", "zzz"]))
-    told = aligned([Token(piece, -1.0) for piece in (*pieces, odd)], text)
+    told = align_tokens([Token(piece, -1.0) for piece in (*pieces, odd)], text)
     assert "".join(text[one.start : one.end] for one in told) == text
     assert all(one.nats >= 0 for one in told)
     if text:
@@ -72,14 +72,14 @@ def test_tokens_are_all_of_the_text_each_once(text: str, data: st.DataObject) ->
 
 
 def test_a_token_may_begin_before_the_text_and_pieces_of_characters_count_for_what_follows() -> None:
-    told = aligned((Token("\n Nokia", -1.0), Token("\ufffd", -2.0), Token(" Oy", -0.5)), "Nokia Oy")
+    told = align_tokens((Token("\n Nokia", -1.0), Token("\ufffd", -2.0), Token(" Oy", -0.5)), "Nokia Oy")
     assert told == [Surprise(0, 5, 1.0), Surprise(5, 8, 2.5)]
 
 
 @pytest.mark.parametrize("none", [math.nan, math.inf, 0.5])
 def test_tokens_without_a_log_probability_are_told(none: float) -> None:
     with overhearing() as said:
-        told = aligned((Token("Nokia", none), Token(" Oy", -0.5)), "Nokia Oy")
+        told = align_tokens((Token("Nokia", none), Token(" Oy", -0.5)), "Nokia Oy")
     assert told == [Surprise(0, 5, 0.0), Surprise(5, 8, 0.5)]
     assert said == ["1 of 2 tokens have no log-probability, and count as foretold."]
 

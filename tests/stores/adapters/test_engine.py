@@ -49,7 +49,7 @@ def test_numbers_are_positive(engine: type[Engine[Any]]) -> None:
 def test_a_package_that_is_not_installed_is_named(
     engine: type[Engine[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (engine.module, *engine.beside):
+    for module in (engine.module, *engine.companion_modules):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=rf"pip install 'spolia\[{engine.extra}\]'"):
         engine().open(tmp_path, "notes", 8, "cosine")
@@ -57,7 +57,7 @@ def test_a_package_that_is_not_installed_is_named(
 
 def test_a_secret_that_an_error_quotes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QDRANT_API_KEY", "s3cret")
-    with pytest.raises(StoreError, match="no such key: …") as refused, Qdrant("http://db").asking("search"):
+    with pytest.raises(StoreError, match="no such key: …") as refused, Qdrant("http://db").translate_errors("search"):
         raise ValueError("no such key: s3cret")
     assert "s3cret" not in str(refused.value)
 

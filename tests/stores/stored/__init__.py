@@ -17,8 +17,8 @@ from pathlib import Path
 from psycopg import connect
 from psycopg.sql import SQL, Identifier
 
-from spolia.stores.backends.postgres.address import address_of
-from spolia.stores.backends.postgres.vectors import with_vectors
+from spolia.stores.backends.postgres.address import parse_address
+from spolia.stores.backends.postgres.vectors import register_vectors
 from spolia.stores.backends.rows import row_digest
 from spolia.stores.corpus import POSTGRES, Corpus
 from spolia.stores.vectors.dense import open_segment
@@ -47,12 +47,12 @@ def stored(schema: int, place: Path, address: str) -> Corpus:
 
 def _replayed(schema: int, folder: Path, address: str) -> None:
     """The rows of a store in a folder, in tables of PostgreSQL as they were then."""
-    there = address_of(address)
+    there = parse_address(address)
     with connect(there.server) as connection, closing(sqlite3.connect(folder / "corpus.db")) as rows:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
         connection.execute(SQL("CREATE SCHEMA {0}; SET search_path = {0}, public").format(Identifier(there.schema)))
         connection.execute((HERE / f"schema_{schema}.sql").read_bytes())
-        with_vectors(connection)
+        register_vectors(connection)
         for (table,) in rows.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
             if table not in _IN_FILES and not table.startswith("sqlite_"):
                 _copy(connection, rows, table)

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.experiments import kept_in
-from spolia.cli.flow_parts import judging
+from spolia.cli.experiments import make_experiments_folder
+from spolia.cli.flow_parts import prepare_judge
 from spolia.cli.measured_destinations import tell_of_measured
-from spolia.cli.model_profile import profile_of
-from spolia.cli.models import model_at
+from spolia.cli.model_profile import load_profile
+from spolia.cli.models import load_language_model
 from spolia.cli.options import AllowEnv, AsJson, ModelName, ModelUrl, ProfileFile, Think, WeightsFolder
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Renderable, Screen, table
@@ -18,7 +18,7 @@ from spolia.journal import Runs
 from spolia.models.onnx.minilm import MiniLM
 from spolia.run import Run
 
-TOLD = 20
+MAX_LISTED = 20
 """Answers that are named."""
 UNREADABLE = "its reply could not be read, or the answer had no text to judge."
 Labels = Annotated[
@@ -58,38 +58,44 @@ def calibrate(
     asks nothing again.
     """
     screen = Screen(json=json)
-    reader = model_at(llm, model, profile_of(profile_file), think)
-    wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(weights))
+    reader = load_language_model(llm, model, load_profile(profile_file), think)
+    parsed_measures = parse_measures(measures, llm=prepare_judge(reader), embedder=MiniLM(weights))
     labelled = read_labelled_answers(labels)
-    tell_of_measured(screen, (), wanted, reader)
-    with Runs(kept_in() / "judged.db") as runs, Run(cache=runs.cache) as run, screen.progress("judging") as told:
-        found, silent = [], []
-        for one in wanted:
+    tell_of_measured(screen, (), parsed_measures, reader)
+    with (
+        Runs(make_experiments_folder() / "judged.db") as runs,
+        Run(cache=runs.cache) as run,
+        screen.progress("judging") as on_progress,
+    ):
+        calibrations, reasons = [], []
+        for measure in parsed_measures:
             with run.lane() as lane:
-                found.append(calibrated(one, labelled, told))  # type: ignore[arg-type]  # which it refuses
-            silent.append(lane.why or UNREADABLE)
+                calibrations.append(calibrated(measure, labelled, on_progress))  # type: ignore[arg-type]  # which it refuses
+            reasons.append(lane.why or UNREADABLE)
         calls = run.spent.calls
-    screen.give(labels=str(labels), n=len(labelled), calls=calls, measures=[one.json() for one in found])
-    for calibration, why in zip(found, silent, strict=True):
-        _show(screen, calibration)
+    screen.give(
+        labels=str(labels), n=len(labelled), calls=calls, measures=[calibration.json() for calibration in calibrations]
+    )
+    for calibration, reason in zip(calibrations, reasons, strict=True):
+        _show_calibration(screen, calibration)
         if calibration.agreement.undetermined:
-            screen.say(f"{calibration.measure}: why the judge could not tell, the first: {why}", "yellow")
-    return Exit.DONE if all(one.agreement.n for one in found) else Exit.PARTLY
+            screen.say(f"{calibration.measure}: why the judge could not tell, the first: {reason}", "yellow")
+    return Exit.DONE if all(calibration.agreement.n for calibration in calibrations) else Exit.PARTLY
 
 
-def _show(screen: Screen, found: "Calibration") -> None:
-    screen.show(f"{found.measure}: {found.agreement}")
-    if found.agreement.n:
-        screen.show(_confusion(found.agreement))
-    for id, label, said in found.differ[:TOLD]:
-        screen.show(f"{id}: labelled {label:g}, judged {said:g}")
-    if (more := len(found.differ) - TOLD) > 0:
+def _show_calibration(screen: Screen, calibration: "Calibration") -> None:
+    screen.show(f"{calibration.measure}: {calibration.agreement}")
+    if calibration.agreement.n:
+        screen.show(_confusion_table(calibration.agreement))
+    for id, label, verdict in calibration.disagreements[:MAX_LISTED]:
+        screen.show(f"{id}: labelled {label:g}, judged {verdict:g}")
+    if (more := len(calibration.disagreements) - MAX_LISTED) > 0:
         screen.say(f"... and {more} more that differ; --json has all.")
 
 
-def _confusion(found: "Agreement") -> Renderable:
-    """A row for each label, a column for each verdict."""
-    words = sorted({word for pair, _ in found.confusion for word in pair}, key=float)
-    counted: dict[Any, int] = dict(found.confusion)
-    rows = ((label, *(str(counted.get((label, said), 0)) for said in words)) for label in words)
+def _confusion_table(agreement: "Agreement") -> Renderable:
+    """Build a table with a row for each label and a column for each verdict."""
+    words = sorted({word for pair, _ in agreement.confusion for word in pair}, key=float)
+    counts: dict[Any, int] = dict(agreement.confusion)
+    rows = ((label, *(str(counts.get((label, verdict), 0)) for verdict in words)) for label in words)
     return table(rows, "labelled", *(f"judged {word}" for word in words))

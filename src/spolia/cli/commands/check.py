@@ -1,9 +1,9 @@
-"""`spolia check`: what is wrong with a flow, before anything is spent on it."""
+"""`spolia check`: mistakes in a flow, found before it runs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spolia.cli.destinations import sent_by, sent_lines
+from spolia.cli.destinations import format_destinations, list_destinations
 from spolia.cli.exit_codes import Exit
 from spolia.cli.flow_views import STAND_IN, as_published, described, looked_at
 from spolia.cli.options import AllowEnv, AsJson, FlowArgument, Known, MaybeStore, OwnPrompts, ProfileFile, Web
@@ -13,7 +13,7 @@ from spolia.core.check import check as look
 from spolia.core.plurals import several
 from spolia.flows.catalogue import MODULES, PARTS, Published, flow_named
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.groups.definitions import unknown
+from spolia.stores.groups.definitions import unknown_group
 from spolia.stores.manifest import BUILT_IN
 from spolia.types import Query
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def check(
     flow: FlowArgument,
     store: MaybeStore = None,
-    known: Known = None,
+    modules: Known = None,
     allow_env: AllowEnv = None,
     prompts: OwnPrompts = None,
     web: Web = None,
@@ -35,43 +35,45 @@ def check(
 
     For a published flow, also what it needs, its maximum number of calls, and its stop reasons.
     """
-    screen, parts = Screen(json=json), looked_at(store, known, prompts, web, profile_file)
-    looked = described(flow, parts)
-    found = look(looked, takes=Query)
+    screen, parts = Screen(json=json), looked_at(store, modules, prompts, web, profile_file)
+    previewed_flow = described(flow, parts)
+    checked = look(previewed_flow, takes=Query)
     if store:
-        found = found.but(problems=(*found.problems, *_unknown_groups(looked, parts.chunks.corpus)))
-    sends = sent_by(looked, STAND_IN.given().values(), parts.trusted, opened=parts.chunks.corpus)
-    published = _published(flow_named(flow)) if flow in MODULES else {}
+        checked = checked.but(problems=(*checked.problems, *_unknown_groups(previewed_flow, parts.chunks.corpus)))
+    sends = list_destinations(
+        previewed_flow, STAND_IN.by_name().values(), parts.trusted, allowed_store=parts.chunks.corpus
+    )
+    published = _published_data(flow_named(flow)) if flow in MODULES else {}
     if published:  # as with a model: without one, `naive` quotes and makes no call
-        found = found.but(calls=as_published(flow).calls())
-        published["max_calls"] = found.calls
+        checked = checked.but(calls=as_published(flow).calls())
+        published["max_calls"] = checked.calls
     screen.give(
         flow=flow,
-        ok=found.ok,
-        takes=found.takes,
-        gives=found.gives,
-        calls=found.calls,
-        open=dict(found.open),
+        ok=checked.ok,
+        takes=checked.takes,
+        gives=checked.gives,
+        calls=checked.calls,
+        open=dict(checked.open),
         sends=sends,
-        problems=[{"place": problem.place, "message": problem.message} for problem in found.problems],
+        problems=[{"place": problem.place, "message": problem.message} for problem in checked.problems],
         **published,
     )
-    screen.show(_report(found, published, sent_lines(sends)))
-    return Exit.DONE if found.ok else Exit.USAGE
+    screen.show(_format_report(checked, published, format_destinations(sends)))
+    return Exit.DONE if checked.ok else Exit.USAGE
 
 
 def _unknown_groups(flow: "Operator[Any, Any]", corpus: "Corpus") -> "Iterator[Problem]":
     """Yield node groups that the store does not have and that nothing defines. Stores that only the flow names stay
     closed."""
-    there = corpus.latest().manifests
-    for group in dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)):
-        is_defined = group.definition is not None or group.name in BUILT_IN or group.name in there
+    manifests = corpus.latest().manifests
+    for group in dict.fromkeys(resource for resource in flow.resources if isinstance(resource, NodeGroup)):
+        is_defined = group.definition is not None or group.name in BUILT_IN or group.name in manifests
         if group.corpus == corpus and not is_defined:
-            yield Problem("", str(unknown(group.name, corpus.path, there)))
+            yield Problem("", str(unknown_group(group.name, corpus.path, manifests)))
 
 
-def _published(flow: "Published") -> dict[str, Any]:
-    """The parts of a published flow, what its model must be able to do, and why its answers end."""
+def _published_data(flow: "Published") -> dict[str, Any]:
+    """Describe a published flow: its parts, what its model must be able to do, and its stop reasons."""
     quotes = flow.name == "naive"  # without a model
     needs = [name for name in flow.needs if not (quotes and name == "llm")]
     return {
@@ -92,15 +94,15 @@ def _published_lines(published: Mapping[str, Any]) -> Iterator[str]:
     yield f"source   {published['source']}"
 
 
-def _report(found: "Checked", published: Mapping[str, Any], sends: Iterable[str]) -> Renderable:
-    calls = "without a known bound on calls" if found.calls is None else f"at most {several(found.calls, 'call')}"
-    report = text(f"{found.takes} → {found.gives}, {calls} to language models")
+def _format_report(checked: "Checked", published: Mapping[str, Any], sends: Iterable[str]) -> Renderable:
+    calls = "without a known bound on calls" if checked.calls is None else f"at most {several(checked.calls, 'call')}"
+    report = text(f"{checked.takes} → {checked.gives}, {calls} to language models")
     for line in _published_lines(published) if published else ():
         report.append(f"\n{line}")
-    for place, size in found.open:
+    for place, size in checked.open:
         report.append(f"\nopen     {place}: {size} candidates", "yellow")
     for line in sends:
         report.append("\nsends    ", "yellow").append(visible(line))
-    for problem in found.problems:
+    for problem in checked.problems:
         report.append("\nproblem  ", "bold red").append(str(problem))
-    return report if found.problems else report.append("\nno problem found", "green")
+    return report if checked.problems else report.append("\nno problem found", "green")

@@ -8,15 +8,15 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.experiments import kept_in
+from spolia.cli.experiments import make_experiments_folder
 from spolia.cli.options import AsJson
 from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen, table
 from spolia.core.plurals import several
 from spolia.errors import DataError
-from spolia.evaluation.data.dataset import DataSet, counted
-from spolia.evaluation.data.formats.form import Form, form_called
-from spolia.evaluation.data.quotes import joined, located, with_quotes
+from spolia.evaluation.data.dataset import DataSet, count_parts
+from spolia.evaluation.data.formats.form import Form, form_named
+from spolia.evaluation.data.quotes import join_passages, locate_passages, with_quotes
 from spolia.evaluation.data.usage_log import UsageLog, marks_of
 from spolia.evaluation.experiment.comparison import TYPE, fields_of, kinds_of
 from spolia.evaluation.simulation.world import FictionalWorld
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from spolia.types import Document, Item
 
-LISTED = 40
+MAX_LISTED = 40
 """Kinds and fields of one row that are named."""
 FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique, table"
 Set = Annotated[Path, argument("DATA", f"A data set, a folder or a file: {FORMS}.")]
@@ -35,18 +35,18 @@ From = Annotated[str, option("--from FORM", "The form of DATA; by default it is 
 
 def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
     """Read a whole data set, report what it holds, and list every fault."""
-    screen, given = Screen(json=json), _data(source, form)
-    passages, items = _read(given)
-    told = _told(given, passages, items)
-    doubts = list(_doubts(given, passages, items))
-    screen.give(**told, columns=dict(given.written.columns(source)), warnings=doubts)
+    screen, data_set = Screen(json=json), _open_data(source, form)
+    passages, items = _read_all(data_set)
+    summary = _summarise(data_set, passages, items)
+    doubts = list(_find_doubts(data_set, passages, items))
+    screen.give(**summary, columns=dict(data_set.file_form.columns(source)), warnings=doubts)
     rows = (
-        (_LINES.get(name, name.replace("_", " ")), _listed(value) if isinstance(value, dict) else f"{value:,}")
-        for name, value in list(told.items())[2:]
+        (_LINES.get(name, name.replace("_", " ")), _format_counts(value) if isinstance(value, dict) else f"{value:,}")
+        for name, value in list(summary.items())[2:]
     )
-    screen.show(f"{given.name}, in the form {given.written.called}", table(rows))
-    if given.columns:
-        screen.show(given.columns)
+    screen.show(f"{data_set.name}, in the form {data_set.file_form.name}", table(rows))
+    if data_set.columns:
+        screen.show(data_set.columns)
     for doubt in doubts:
         screen.say(doubt, "yellow")
     return Exit.DONE
@@ -70,24 +70,24 @@ def convert(
     json: AsJson = False,
 ) -> Exit:
     """Write a data set in another form. Gold quotes stay right however documents are split."""
-    screen, given = Screen(json=json), _data(source, form)
-    writing = form_called(to)
+    screen, data_set = Screen(json=json), _open_data(source, form)
+    target_form = form_named(to)
     if target.exists():
         raise DataError(f"{target} already exists. Write another path.")
     if join and onto is not None:
         raise DataError("--join makes the documents, and --onto names them. Write one of the two.")
-    passages, items = _read(given)
+    passages, items = _read_all(data_set)
     if quotes:
-        items = list(with_quotes(items, {one.id: one.text for one in passages}))
+        items = list(with_quotes(items, {passage.id: passage.text for passage in passages}))
     if join or onto is not None:
-        passages, items = _moved(passages, items, join, onto)
-    lost = _write(writing, target, passages, items)
+        passages, items = _relocate_gold(passages, items, join, onto)
+    lost = _write(target_form, target, passages, items)
     screen.give(target=str(target), form=to, passages=len(passages), questions=len(items), lost=lost)
-    said = f"{several(len(passages), 'passage')} and {several(len(items), 'question')}"
-    screen.show(f"{target} is written: {said}, in the form {to}.")
+    contents = f"{several(len(passages), 'passage')} and {several(len(items), 'question')}"
+    screen.show(f"{target} is written: {contents}, in the form {to}.")
     if lost:
-        told = ", ".join(f"{what} ({number:,})" for what, number in lost.items())
-        screen.show(f"Read again, these are left out or not as they were: {told}. The form spolia keeps everything.")
+        losses = ", ".join(f"{kind} ({number:,})" for kind, number in lost.items())
+        screen.show(f"Read again, these are left out or not as they were: {losses}. The form spolia keeps everything.")
     return Exit.DONE
 
 
@@ -105,33 +105,34 @@ def looks(
     that it asked. Of fewer than 100 questions `eval` reports all the same, with a warning.
     """
     screen = Screen(json=json)
-    data = marks_of(_data(source, form).items(stored=True))  # whatever their gold names
-    usage_log = UsageLog.of_data(source, kept_in(), data)
-    found, path = usage_log.of(data), usage_log.path
+    data = marks_of(_open_data(source, form).items(stored=True))  # whatever their gold names
+    usage_log = UsageLog.for_data(source, make_experiments_folder(), data)
+    entries, path = usage_log.entries(data), usage_log.path
     if forget:
         usage_log.forget(data)
-    rows = [{"at": one.at, "part": one.part, "questions": len(one.asked) or None} for one in found]
-    listed = [row | {"flows": [name for name, _ in one.flows]} for row, one in zip(rows, found, strict=True)]
+    rows = [{"at": entry.at, "part": entry.part, "questions": len(entry.asked) or None} for entry in entries]
+    listed = [row | {"flows": [name for name, _ in entry.flows]} for row, entry in zip(rows, entries, strict=True)]
     screen.give(looks=listed, file=str(path), forgotten=forget)
-    screen.show(*map(str, found), f"{several(len(found), 'look')} in {path}{', struck out' * forget}")
+    screen.show(*map(str, entries), f"{several(len(entries), 'look')} in {path}{', struck out' * forget}")
     return Exit.DONE
 
 
-def _data(source: Path, form: str) -> DataSet:
+def _open_data(source: Path, form: str) -> DataSet:
     return DataSet(str(source), form=form)
 
 
-def _read(given: DataSet) -> tuple[list[Document], list[Item]]:
-    """All of it, so that all of it is checked; `DataError` for the first mistake."""
-    passages = list(given.passages()) if given.has_corpus else []
-    items = list(given.items())
+def _read_all(data_set: DataSet) -> tuple[list[Document], list[Item]]:
+    """Read all passages and questions, so that every row is checked; raise DataError for the first mistake."""
+    passages = list(data_set.passages()) if data_set.has_corpus else []
+    items = list(data_set.items())
     if not items:
-        raise DataError(f"{given.path} has no questions. Write at least one.")
+        raise DataError(f"{data_set.path} has no questions. Write at least one.")
     return passages, items
 
 
 def _write(form: Form, target: Path, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, int]:
-    """Write all of it, or leave nothing; what the form has no place for."""
+    """Write the whole data set or nothing; return what the form has no place for."""
+    # Written beside its place and renamed at the end, so that an error leaves nothing at the target.
     part = target.with_name(f".{target.name}.part")
     try:
         lost = form.write(part, passages, items)
@@ -143,18 +144,22 @@ def _write(form: Form, target: Path, passages: Sequence[Document], items: Sequen
         rmtree(part, ignore_errors=True)
 
 
-def _moved(
+def _relocate_gold(
     passages: Sequence[Document], items: Iterable[Item], join: str, onto: Path | None
 ) -> tuple[list[Document], list[Item]]:
-    found = located(passages, _data(onto, "").passages()) if onto is not None else joined(passages, join)
-    return list(found.documents), [found.item(item) for item in items]
+    relocated = (
+        locate_passages(passages, _open_data(onto, "").passages())
+        if onto is not None
+        else join_passages(passages, join)
+    )
+    return list(relocated.documents), [relocated.item(item) for item in items]
 
 
-def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, Any]:
-    characters = sorted(len(one.text) for one in passages)
+def _summarise(data_set: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, Any]:
+    characters = sorted(len(passage.text) for passage in passages)
     return {
-        "name": given.name,
-        "form": given.written.called,
+        "name": data_set.name,
+        "form": data_set.file_form.name,
         "passages": len(passages),
         "characters": {"median": characters[len(characters) // 2], "longest": characters[-1]} if characters else {},
         "questions": len(items),
@@ -165,23 +170,26 @@ def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -
         "types": dict(Counter(kind for item in items for kind in kinds_of(item, TYPE)).most_common()),
         "fields": dict(sorted(Counter(name for item in items for name in fields_of(item)).items())),
         "groups": dict(sorted(Counter(len(item.gold) for item in items).items())),
-        "parts": counted(item.id for item in items),
+        "parts": count_parts(item.id for item in items),
     }
 
 
-def _doubts(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> Iterator[str]:
-    """Readable data that is probably a mistake."""
-    if not given.has_corpus:
+def _find_doubts(data_set: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> Iterator[str]:
+    """Yield doubts about readable data that is probably a mistake."""
+    if not data_set.has_corpus:
         yield "No corpus.jsonl: ask these questions of a store that has their gold (--store STORE)."
-    for what, ids in (
-        ("questions without a text, which will fail", [one.id for one in items if not one.question.strip()]),
-        ("passages without a text, which no search finds", [one.id for one in passages if not one.text.strip()]),
+    for problem, ids in (
+        ("questions without a text, which will fail", [item.id for item in items if not item.question.strip()]),
+        (
+            "passages without a text, which no search finds",
+            [passage.id for passage in passages if not passage.text.strip()],
+        ),
     ):
         if ids:
-            yield f"{len(ids):,} {what}: the first is {ids[0]!r}."
-    for field, times in given.written.unread(Path(given.path)).items():
-        where = f"{field}, in {several(times, 'row')}, is read by nothing."
-        yield f"{where} docs/reference/data_sets.md has the fields; others go in meta."
+            yield f"{len(ids):,} {problem}: the first is {ids[0]!r}."
+    for field, times in data_set.file_form.unread(Path(data_set.path)).items():
+        location = f"{field}, in {several(times, 'row')}, is read by nothing."
+        yield f"{location} docs/reference/data_sets.md has the fields; others go in meta."
 
 
 _LINES = {
@@ -198,12 +206,12 @@ _LINES = {
 """What a number is called on the screen."""
 
 
-def _listed(counted: dict[Any, int]) -> str:
-    if not counted:
+def _format_counts(counts: dict[Any, int]) -> str:
+    if not counts:
         return "none"
-    shown = [f"{key if key != '' else 'none stated'}: {number:,}" for key, number in counted.items()]
-    more = f", and {len(shown) - LISTED:,} more (--json has all)" if len(shown) > LISTED else ""
-    return ", ".join(shown[:LISTED]) + more
+    entries = [f"{key if key != '' else 'none stated'}: {number:,}" for key, number in counts.items()]
+    rest = f", and {len(entries) - MAX_LISTED:,} more (--json has all)" if len(entries) > MAX_LISTED else ""
+    return ", ".join(entries[:MAX_LISTED]) + rest
 
 
 data = subcommands("data", "Data sets: show, convert, looks.", show=show, convert=convert, looks=looks)
@@ -222,8 +230,8 @@ def world(
 ) -> Exit:
     """Write a data set of invented people, towns, companies and works, with questions of one to six hops."""
     screen = Screen(json=json)
-    made = FictionalWorld(seed, people, questions, variant)  # type: ignore[arg-type]  # refused there
-    digest = made.write(out, replace=False)
+    fictional_world = FictionalWorld(seed, people, questions, variant)  # type: ignore[arg-type]  # refused there
+    digest = fictional_world.write(out, replace=False)
     screen.give(sha256=digest, path=str(out), questions=questions)
     screen.write(f"{out}: {questions} questions, sha256 {digest}")
     return Exit.DONE

@@ -19,22 +19,29 @@ Name = Annotated[str, argument("URI", "Path of the file in its folder, or id of 
 
 def list_(
     store: StorePath,
-    where: Where = None,
+    conditions: Where = None,
     access: SeenBy = None,
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """List all documents of a store, regardless of access: characters, passages, state, readers, time of the file."""
-    screen, snapshot = Screen(json=json), documents.latest(store)
-    found, condition = list(documents.held(snapshot, access)), condition_of(where or (), snapshot.schema)
+    screen, snapshot = Screen(json=json), documents.open_latest(store)
+    stored_sources, condition = (
+        list(documents.list_sources(snapshot, access)),
+        condition_of(conditions or (), snapshot.schema),
+    )
     if condition is not None:
-        found = [one for one in found if condition.accepts(snapshot.schema.record(documents.metadata_of(one)))]
-    screen.give(documents=[documents.document_data(one) for one in found])
-    if not found:
-        seen = f" that {', '.join(access)} may read" if access else ""
-        screen.say(f"No document{seen} is like this." if where else f"The store holds no document{seen}.")
+        stored_sources = [
+            stored_source
+            for stored_source in stored_sources
+            if condition.accepts(snapshot.schema.record(documents.metadata_of(stored_source)))
+        ]
+    screen.give(documents=[documents.document_data(stored_source) for stored_source in stored_sources])
+    if not stored_sources:
+        audience = f" that {', '.join(access)} may read" if access else ""
+        screen.say(f"No document{audience} is like this." if conditions else f"The store holds no document{audience}.")
         return Exit.NOTHING
-    screen.show(documents.listed(found, screen.width))
+    screen.show(documents.list_table(stored_sources, screen.width))
     return Exit.DONE
 
 
@@ -42,11 +49,11 @@ def show(
     name: Name, store: StorePath, access: SeenBy = None, profile_file: ProfileFile = None, json: AsJson = False
 ) -> Exit:
     """Show a document's title, metadata, readers, report, and nodes by group."""
-    screen, snapshot = Screen(json=json), documents.latest(store)
-    found = documents.one_held(snapshot, name, access)
-    counts = {group: len(documents.nodes_of(snapshot, found, group, access)) for group in snapshot.groups()}
-    screen.give(**documents.document_data(found), nodes=counts)
-    screen.show(documents.description(found, counts))
+    screen, snapshot = Screen(json=json), documents.open_latest(store)
+    stored_source = documents.find_source(snapshot, name, access)
+    counts = {group: len(documents.nodes_of(snapshot, stored_source, group, access)) for group in snapshot.groups()}
+    screen.give(**documents.document_data(stored_source), nodes=counts)
+    screen.show(documents.describe_source(stored_source, counts))
     return Exit.DONE
 
 
@@ -59,9 +66,9 @@ def chunks(
     json: AsJson = False,
 ) -> Exit:
     """Show the nodes that a document was cut into: number, place, what is put before them when indexed, text."""
-    screen, snapshot = Screen(json=json), documents.latest(store)
+    screen, snapshot = Screen(json=json), documents.open_latest(store)
     refuse_unbuilt(snapshot, group)
-    nodes = documents.nodes_of(snapshot, documents.one_held(snapshot, name, access), group, access)
+    nodes = documents.nodes_of(snapshot, documents.find_source(snapshot, name, access), group, access)
     screen.give(group=group, nodes=[documents.node_data(node) for node in nodes])
     if not nodes:
         screen.say(f"It has no node in group {group!r}.")
@@ -80,28 +87,46 @@ def report(
     json: AsJson = False,
 ) -> Exit:
     """Report how much of each document was read, with failures and warnings. The exit code is 5 if any failed."""
-    screen, snapshot = Screen(json=json), documents.latest(store)
-    found = list(documents.held(snapshot))
-    noticed = [one for one in found if one.noticed]
-    numbers = quality(snapshot, documents.keeper(snapshot))
+    screen, snapshot = Screen(json=json), documents.open_latest(store)
+    stored_sources = list(documents.list_sources(snapshot))
+    sources_with_remarks = [stored_source for stored_source in stored_sources if stored_source.remarks]
+    totals = quality(snapshot, documents.list_principals(snapshot))
     screen.give(
-        documents=len(found),
-        quality={**asdict(numbers), "ocr_share": numbers.ocr_share},
-        noticed=[{"uri": one.source.uri, "status": one.source.status, "said": list(one.noticed)} for one in noticed],
-        files={one.source.uri: asdict(one.report) if one.report else None for one in found},
+        documents=len(stored_sources),
+        quality={**asdict(totals), "ocr_share": totals.ocr_share},
+        noticed=[
+            {
+                "uri": stored_source.source.uri,
+                "status": stored_source.source.status,
+                "said": list(stored_source.remarks),
+            }
+            for stored_source in sources_with_remarks
+        ],
+        files={
+            stored_source.source.uri: asdict(stored_source.report) if stored_source.report else None
+            for stored_source in stored_sources
+        },
     )
-    if found:
+    if stored_sources:
         screen.show(
-            documents.reported([(one.source.uri, one.source.status, one.report) for one in found], screen.width), ""
+            documents.report_table(
+                [
+                    (stored_source.source.uri, stored_source.source.status, stored_source.report)
+                    for stored_source in stored_sources
+                ],
+                screen.width,
+            ),
+            "",
         )
     screen.show(
-        f"{len(found)} documents, {len(noticed)} with something to say of them", documents.quality_table(numbers)
+        f"{len(stored_sources)} documents, {len(sources_with_remarks)} with something to say of them",
+        documents.quality_table(totals),
     )
-    screen.show(*map(documents.noticed_line, noticed))
+    screen.show(*map(documents.format_remarks, sources_with_remarks))
     if html is not None:
         documents.write_page(html, snapshot, store)
         screen.say(f"written: {html}")
-    return Exit.PARTLY if any(one.is_lacking for one in found) else Exit.DONE
+    return Exit.PARTLY if any(stored_source.is_incomplete for stored_source in stored_sources) else Exit.DONE
 
 
 def remove(
@@ -110,16 +135,17 @@ def remove(
     """Remove a document and its nodes from a store. A file that is still in the folder comes back."""
     screen, corpus = Screen(json=json), Corpus(str(store), wait)
     with corpus.writer() as writer:
-        found = documents.one_held(corpus.latest(), name)
-        parts = documents.parts_of(found.source.uri, writer.sources())
-        for uri in (found.source.uri, *parts):
+        stored_source = documents.find_source(corpus.latest(), name)
+        parts = documents.list_parts(stored_source.source.uri, writer.sources())
+        # The parts of a container are sources of their own, and would stay without it.
+        for uri in (stored_source.source.uri, *parts):
             writer.remove(uri)
-    shared = found.source.document in {row.document for row in corpus.latest().sources().values()} - {""}
-    screen.give(removed=found.source.uri, parts=parts, document=found.source.document, shared=shared)
-    kept = " Its text stays, since another file has the same." if shared else ""
+    shared = stored_source.source.document in {row.document for row in corpus.latest().sources().values()} - {""}
+    screen.give(removed=stored_source.source.uri, parts=parts, document=stored_source.source.document, shared=shared)
+    note = " Its text stays, since another file has the same." if shared else ""
     with_parts = f" with {len(parts)} in it" if parts else ""
-    screen.show(f"removed {one_line(found.source.uri)}{with_parts}.{kept}")
-    screen.say(documents.comes_back(found))
+    screen.show(f"removed {one_line(stored_source.source.uri)}{with_parts}.{note}")
+    screen.say(documents.explain_return(stored_source))
     return Exit.DONE
 
 

@@ -1,4 +1,4 @@
-"""`spolia doctor`: what is installed, which weights are found, whether a store is sound; `spolia repair`: mend it."""
+"""`spolia doctor`: checks of what is installed, which weights exist, and whether a store is sound; `spolia repair`."""
 
 import platform
 import sys
@@ -9,7 +9,7 @@ from typing import Annotated
 
 from spolia import record_files
 from spolia.cli.exit_codes import Exit
-from spolia.cli.model_profile import profile_of
+from spolia.cli.model_profile import load_profile
 from spolia.cli.options import (
     WAIT_S,
     AllowEnv,
@@ -25,7 +25,7 @@ from spolia.cli.options import (
 from spolia.cli.parameters import argument, option
 from spolia.cli.readers import readers_of
 from spolia.cli.screen import Renderable, Screen, table, text
-from spolia.cli.user_modules import own
+from spolia.cli.user_modules import load_user_modules
 from spolia.cli.written_files import STORE_FILES, damaged_elsewhere, damaged_files, mend_files
 from spolia.core.plurals import several
 from spolia.deferred import metadata
@@ -113,55 +113,59 @@ def doctor(
     json: AsJson = False,
 ) -> Exit:
     """Report what is installed, where the weights are, and whether a store is damaged."""
-    screen, store = Screen(json=json), store or profile_of(profile_file).store or None
+    screen, store = Screen(json=json), store or load_profile(profile_file).store or None
     if deep and store is None:
         raise QueryError("--deep reads a store. Write: spolia doctor --deep --store STORE")
-    found = [
-        *_installed(),
-        _weights(weights),
+    findings = [
+        *_installed_findings(),
+        _weights_finding(weights),
         *(store_findings(store, deep=deep, audit_head=audit_head) if store is not None else ()),
         *_elsewhere_findings(files or (), deep=deep),
     ]
-    damaged = [one.text for one in found if one.state == "broken" and one.about in ("store", "files")]
+    damaged = [
+        finding.text for finding in findings if finding.state == "broken" and finding.about in ("store", "files")
+    ]
     screen.give(
-        findings=[asdict(finding) for finding in found],
-        ok=all(one.state != "broken" for one in found),
+        findings=[asdict(finding) for finding in findings],
+        ok=all(finding.state != "broken" for finding in findings),
         **({} if store is None and not files else {"sound": not damaged, "damaged": damaged}),
     )
-    screen.show(_table(found))
-    return Exit.STORE if any(one.state == "broken" for one in found) else Exit.DONE
+    screen.show(_findings_table(findings))
+    return Exit.STORE if any(finding.state == "broken" for finding in findings) else Exit.DONE
 
 
-def _installed() -> Iterator[Finding]:
-    version = _version("spolia") or "not installed as a package"
+def _installed_findings() -> Iterator[Finding]:
+    version = _installed_version("spolia") or "not installed as a package"
     yield Finding(
         "spolia", "ok", f"{version}, Python {platform.python_version()} on {sys.platform} {platform.machine()}"
     )
-    missing = [name for name in BASE if not _version(name)]
-    versions = ", ".join(f"{name} {_version(name)}" for name in BASE if name not in missing)
+    missing = [name for name in BASE if not _installed_version(name)]
+    versions = ", ".join(f"{name} {_installed_version(name)}" for name in BASE if name not in missing)
     lacking = "".join(f"; no {name}" for name in missing)
     lacking += f". Write: {pip_install('', '--force-reinstall')}" if missing else ""
     yield Finding("base", "broken" if missing else "ok", versions + lacking)
     for extra, (purpose, names) in EXTRAS.items():
-        absent = [name for name in names if not _version(name)]
+        absent = [name for name in names if not _installed_version(name)]
         if absent:
             text = f"{purpose}: needs {', '.join(absent)}. Write: {pip_install(extra)}"
             yield Finding(extra, "missing", text)
         else:
-            yield Finding(extra, "ok", f"{purpose}: " + ", ".join(f"{name} {_version(name)}" for name in names))
+            yield Finding(
+                extra, "ok", f"{purpose}: " + ", ".join(f"{name} {_installed_version(name)}" for name in names)
+            )
 
 
-def _weights(given: str) -> Finding:
+def _weights_finding(folder: str) -> Finding:
     try:
-        found = find(given, hub=False)
+        located_weights = find(folder, hub=False)
     except SpoliaError as error:
-        return Finding("weights", "broken" if given else "missing", str(error))
-    return Finding("weights", "ok", f"{MODEL} from {found.source}: {found.folder}")
+        return Finding("weights", "broken" if folder else "missing", str(error))
+    return Finding("weights", "ok", f"{MODEL} from {located_weights.source}: {located_weights.folder}")
 
 
 def repair(
     store: StorePath,
-    known: Known = None,
+    modules: Known = None,
     allow_env: AllowEnv = None,
     redact: Redact = None,
     wait: Wait = WAIT_S,
@@ -182,22 +186,22 @@ def repair(
     screen = Screen(json=json)
     if permissions or shared_group:
         return _permit(Corpus(store).backend.folder, shared_group, screen)
-    mine = own(known)
+    user_modules = load_user_modules(modules)
     with screen.progress("repairing"):
-        found = mended(Corpus(store), readers=readers_of(known, redact), known=mine.operators, wait_s=wait)
-        beside = list(mend_files(Corpus(store).backend.folder))
+        outcome = mended(Corpus(store), readers=readers_of(modules, redact), known=user_modules.operators, wait_s=wait)
+        mended_files = list(mend_files(Corpus(store).backend.folder))
     # Files come before documents, of which there may be thousands: only the first lines are shown.
-    repaired = [*(said for said, is_mended in beside if is_mended), *found.repaired]
-    left = [*(said for said, is_mended in beside if not is_mended), *found.left]
-    screen.give(store=store, repaired=repaired, left=left)
-    for word, lines in (("mended", repaired), ("left", left)):
+    repaired = [*(message for message, is_mended in mended_files if is_mended), *outcome.repaired]
+    remaining = [*(message for message, is_mended in mended_files if not is_mended), *outcome.left]
+    screen.give(store=store, repaired=repaired, left=remaining)
+    for word, lines in (("mended", repaired), ("left", remaining)):
         for line in lines[:SHOWN]:
             screen.show(f"{word}: {line}")
         if len(lines) > SHOWN:
             screen.show(f"{word}: {len(lines) - SHOWN:,} more. To list all: spolia repair --json")
-    if not repaired and not left:
+    if not repaired and not remaining:
         screen.show(f"{store}: nothing is damaged")
-    return Exit.STORE if left else Exit.DONE
+    return Exit.STORE if remaining else Exit.DONE
 
 
 def _permit(folder: Path, group: str, screen: Screen) -> Exit:
@@ -219,25 +223,27 @@ def _permit(folder: Path, group: str, screen: Screen) -> Exit:
 
 
 def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[Finding]:
-    """The contents of a store, and its problems."""
+    """Yield the findings about a store: its contents and its problems."""
     try:
         snapshot = Corpus(path).snapshot()
         stats, problems = snapshot.stats(), snapshot.check(deep=deep)
         manifests = [snapshot.manifest(group) for group in snapshot.groups()]
         lost = sorted(uri for uri, row in snapshot.sources().items() if row.size < 0)  # `repair` writes -1
     except Exception as error:  # whatever damage raises is what this looks for
-        said = str(error) if isinstance(error, SpoliaError) else f"{path} is damaged: {type(error).__name__}: {error}"
-        yield Finding("store", "broken", said)
+        message = (
+            str(error) if isinstance(error, SpoliaError) else f"{path} is damaged: {type(error).__name__}: {error}"
+        )
+        yield Finding("store", "broken", message)
         if deep:
             yield from _file_findings(Corpus(path).backend.folder)
         return
     counts = dict(stats.sources)
-    held = several(sum(counts.values()), "document")
+    document_count = several(sum(counts.values()), "document")
     states = f" ({', '.join(f'{count} {status}' for status, count in stats.sources)})" if counts else ""
     shared = different_texts(stats.documents, sum(counts.values()) - counts.get("failed", 0))
     size = f"{stats.bytes / 1e6:.1f} MB, generation {stats.generation}"
     failed = f". Why some failed: spolia docs report --store {path}" if counts.get("failed") else ""
-    yield Finding("store", "ok", f"{path}: {held}{states}{shared}, {size}{failed}")
+    yield Finding("store", "ok", f"{path}: {document_count}{states}{shared}, {size}{failed}")
     for manifest in manifests:
         nodes = dict(stats.nodes).get(manifest.group, 0)
         built = f"{nodes} nodes, cut by {manifest.transform}, embedded with {manifest.embedder or 'nothing'}"
@@ -257,26 +263,26 @@ def store_findings(path: str, *, deep: bool, audit_head: str = "") -> Iterator[F
 
 
 def _file_findings(folder: Path) -> Iterator[Finding]:
-    """Damage of the files beside the database."""
-    for found in damaged_files(folder):
-        yield Finding("store", "broken", found.text)
+    """Yield findings for damaged files beside the database."""
+    for file_damage in damaged_files(folder):
+        yield Finding("store", "broken", file_damage.text)
 
 
 def _header_findings(folder: Path) -> Iterator[Finding]:
     """Find databases beside the store's whose first bytes are wrong, or that became shorter."""
     for path in (folder / kind.pattern for kind in STORE_FILES if kind.check is record_files.damage):
-        if cause := record_files.shortened(path):
+        if cause := record_files.truncation_damage(path):
             yield Finding("store", "broken", f"{path} is damaged: {cause}")
 
 
 def _elsewhere_findings(files: Sequence[Path], *, deep: bool) -> Iterator[Finding]:
     """Find damage of the named files and folders, and, if `deep`, of the cache folder."""
     for place in files:
-        damaged = [Finding("files", "broken", found.text) for found in damaged_elsewhere(place)]
+        damaged = [Finding("files", "broken", file_damage.text) for file_damage in damaged_elsewhere(place)]
         yield from damaged or [Finding("files", "ok", f"{place}: nothing is damaged")]
     if deep and cache_folder().is_dir():
-        for found in damaged_elsewhere(cache_folder()):
-            yield Finding("files", "broken", found.text)
+        for file_damage in damaged_elsewhere(cache_folder()):
+            yield Finding("files", "broken", file_damage.text)
 
 
 def _audit_findings(folder: Path, head: str) -> Iterator[Finding]:
@@ -301,16 +307,19 @@ def different_texts(texts: int, documents: int) -> str:
     return f", {several(texts, 'different text')}" if texts < documents else ""
 
 
-def _version(name: str) -> str:
+def _installed_version(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
 
 
-def _table(found: Sequence[Finding]) -> Renderable:
+def _findings_table(findings: Sequence[Finding]) -> Renderable:
     styles = {"ok": "green", "missing": "yellow", "broken": "bold red"}
-    return table((text(one.about, "bold"), text(one.state, styles[one.state]), text(one.text)) for one in found)
+    return table(
+        (text(finding.about, "bold"), text(finding.state, styles[finding.state]), text(finding.text))
+        for finding in findings
+    )
 
 
 def fail_points(json: AsJson = False) -> Exit:

@@ -61,16 +61,16 @@ Reports = Annotated[
 
 
 def evaluate(
-    given: MeasuringOptions,
+    options: MeasuringOptions,
     flows: Flows,
     data: DataFolder,
     measures: Annotated[str, option("--measures LIST", WHAT)] = "",
-    by: By = None,
+    slice_fields: By = None,
     correction: Correction = "holm",
     primary: Primary = "",
     against: Against = "",
     save: Kept = None,
-    again: Annotated[bool, option("--again", "Ask every question again, including stored ones.")] = False,
+    asks_again: Annotated[bool, option("--again", "Ask every question again, including stored ones.")] = False,
     report: Reports = None,
     overlap: Annotated[bool, option("--overlap", "Also score questions that were used to select a flow.")] = False,
     estimate: Estimated = False,
@@ -81,33 +81,35 @@ def evaluate(
     again, and the report says so. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else
     ~/.cache/spolia.
     """
-    screen, given = Screen(json=given.json), with_profile_store(given, DataSet(str(data)))
+    screen, options = Screen(json=options.json), with_profile_store(options, DataSet(str(data)))
     refuse_other_kinds(report or ())
     if save is not None and not save.suffix and not save.exists():
         save = save.with_suffix(".experiment")
     if estimate:
-        EvaluationRun(screen, data, given).estimated(flows, measures)
+        EvaluationRun(screen, data, options).print_estimate(flows, measures)
         return Exit.DONE
-    found, chosen, traces, planner = EvaluationRun(screen, data, given).report(
+    results, chosen, traces, planner = EvaluationRun(screen, data, options).report(
         flows,
         measures,
-        by=by,
+        by=slice_fields,
         correction=correction,
         primary=primary,
         against=against,
         save=save,
-        again=again,
+        asks_again=asks_again,
         overlap=overlap,
-        degraded=given.degraded,
+        degraded=options.degraded,
     )
     for path in report or ():
-        reports.write_report(found, path, traces)
-    alone = found.flows[0].json() if len(found.flows) == 1 else {}  # the fields of a single flow also stand at the top
-    simulated = {"simulated": True, "planner": planner} if given.llm == "simulated" else {}
+        reports.write_report(results, path, traces)
+    single_flow = (
+        results.flows[0].json() if len(results.flows) == 1 else {}
+    )  # the fields of a single flow also stand at the top
+    simulated = {"simulated": True, "planner": planner} if options.llm == "simulated" else {}
     screen.give(
         **simulated,
-        **alone | found.json() | alone,
+        **single_flow | results.json() | single_flow,
         chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True)),
     )
-    reports.show_report(screen, found)
-    return Exit.PARTLY if found.is_partial(given.degraded) else Exit.DONE
+    reports.show_report(screen, results)
+    return Exit.PARTLY if results.is_partial(options.degraded) else Exit.DONE

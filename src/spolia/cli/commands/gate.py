@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from spolia.cli import reports
 from spolia.cli.commands.eval import DATA, WHAT, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
-from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions, real_model, with_profile_store
-from spolia.cli.flow_parts import from_file, is_file, parts_of, with_sources
+from spolia.cli.experiments import SIMULATED, EvaluationRun, GateOptions, load_real_model, with_profile_store
+from spolia.cli.flow_parts import add_second_source, build_parts, is_file, load_flow_file
 from spolia.cli.flow_views import STAND_IN, described
 from spolia.cli.measuring_options import MeasuringOptions
-from spolia.cli.model_profile import profile_of
+from spolia.cli.model_profile import load_profile
 from spolia.cli.options import FLOWS
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text
@@ -21,10 +21,10 @@ from spolia.core.operator import inside
 from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.data.json_lines import replace_files
 from spolia.evaluation.gate.baseline import Baseline
 from spolia.evaluation.gate.gate import TOLERANCE, Gate
-from spolia.evaluation.report.gate_report import markdown, summary
+from spolia.evaluation.report.gate_report import format_summary, markdown
 from spolia.flow_files.files import self_contained
 from spolia.services.aliases import ALIASES, CANDIDATE, PRODUCTION, Aliases, Promotion
 from spolia.stores.corpus import Corpus, NodeGroup
@@ -51,7 +51,7 @@ ReportFiles = Annotated[list[Path] | None, option("--report FILE", "Write a repo
 
 
 def gate(
-    given: MeasuringOptions,
+    options: MeasuringOptions,
     baseline: BaselineFile,
     flow: Flow = None,
     data: Data = None,
@@ -73,87 +73,103 @@ def gate(
     `--retriever`, `--profile` and `--llm simulated`; paths are relative to the baseline file. Command-line options
     override the baseline.
     """
-    screen = Screen(json=given.json)
+    screen = Screen(json=options.json)
     refuse_other_kinds(report or (), KINDS)
-    before = _before(baseline, write)
-    if not write and (measures or given.split or given.limit is not None or given.seed or overlap):
+    previous = _read_previous(baseline, write)
+    if not write and (measures or options.split or options.limit is not None or options.seed or overlap):
         raise DataError(
             "The baseline fixes the measures and the questions: --measures, --split, --limit, --seed and --overlap "
             "go with --write."
         )
-    said, asked = _options(screen, given, baseline, before, flow, data, tolerance, rule, write=write)
+    settings, evaluation = _merge_options(screen, options, baseline, previous, flow, data, tolerance, rule, write=write)
     if write:
-        wanted = measures or ",".join(before.measures if before is not None else ())
-        decides = _deciding(said.tolerance, said.rule)
-        measured, written = asked.baseline(said.flow, wanted, decides, overlap=overlap)
-        _write(screen, written.but(command=said.kept(baseline)), baseline)
-        return Exit.PARTLY if measured.is_partial(given.degraded) else Exit.DONE
-    assert before is not None
-    found = asked.gated(said.flow, before, baseline, **_deciding(said.tolerance, said.rule))
+        measure_names = measures or ",".join(previous.measures if previous is not None else ())
+        decides = _parse_tolerances(settings.tolerance, settings.rule)
+        measured_report, new_baseline = evaluation.baseline(settings.flow, measure_names, decides, overlap=overlap)
+        _write_baseline(screen, new_baseline.but(command=settings.to_command(baseline)), baseline)
+        return Exit.PARTLY if measured_report.is_partial(options.degraded) else Exit.DONE
+    assert previous is not None
+    outcome = evaluation.run_gate(
+        settings.flow, previous, baseline, **_parse_tolerances(settings.tolerance, settings.rule)
+    )
     for path in report or ():
-        text = markdown(found) if path.suffix == ".md" else json_text(found.json()) + "\n"
-        with whole_files(path) as (part,):
+        text = markdown(outcome) if path.suffix == ".md" else json_text(outcome.json()) + "\n"
+        with replace_files(path) as (part,):
             part.write_text(text, "utf-8", errors="backslashreplace")
-    screen.give(**found.json())
-    reports.show_gate(screen, found)
-    if found.passed or found.idle:
-        return Exit.PARTLY if found.report.is_partial(given.degraded) else Exit.DONE
+    screen.give(**outcome.json())
+    reports.show_gate(screen, outcome)
+    if outcome.passed or outcome.idle:
+        return Exit.PARTLY if outcome.report.is_partial(options.degraded) else Exit.DONE
     return Exit.WORSE
 
 
-def gated(
-    screen: Screen, given: MeasuringOptions, baseline: Path, flow: str, data: Path | None = None, called: str = ""
-) -> "Gate":
-    """A flow compared with a baseline, by the rule and the tolerances of that; messages name it as it is `called`."""
-    before = _before(baseline, write=False)
-    said, asked = _options(screen, given, baseline, before, flow, data)
-    assert before is not None
-    return asked.gated(said.flow, before, baseline, called, **_deciding(said.tolerance, said.rule))
-
-
-def _options(
+def run_gate(
     screen: Screen,
-    given: MeasuringOptions,
+    options: MeasuringOptions,
     baseline: Path,
-    before: "Baseline | None",
+    flow: str,
+    data: Path | None = None,
+    display_name: str = "",
+) -> "Gate":
+    """Compare a flow with a baseline by the baseline's rule and tolerances; messages name the flow `display_name`."""
+    previous = _read_previous(baseline, write=False)
+    settings, evaluation = _merge_options(screen, options, baseline, previous, flow, data)
+    assert previous is not None
+    return evaluation.run_gate(
+        settings.flow, previous, baseline, display_name, **_parse_tolerances(settings.tolerance, settings.rule)
+    )
+
+
+def _merge_options(
+    screen: Screen,
+    options: MeasuringOptions,
+    baseline: Path,
+    previous: "Baseline | None",
     flow: str | None,
     data: Path | None,
     tolerance: Sequence[str] | None = None,
     rule: str = "",
     write: bool = False,
 ) -> "tuple[GateOptions, EvaluationRun]":
-    """The options of the command line, else those of the baseline."""
-    which = given.split, str(given.limit or ""), str(given.seed or ""), tuple(tolerance or ()), rule
-    how = tuple(given.known or ()), str(given.prompts or ""), tuple(given.web or ())
-    simulated = given.llm if given.llm == SIMULATED else ""
-    said = GateOptions(
-        flow or "", str(data or ""), given.store or "", *which, *how, given.retriever, given.profile, simulated
+    """Merge the options of the command line with those that the baseline keeps."""
+    selection = options.split, str(options.limit or ""), str(options.seed or ""), tuple(tolerance or ()), rule
+    resources = tuple(options.known or ()), str(options.prompts or ""), tuple(options.web or ())
+    simulated = options.llm if options.llm == SIMULATED else ""
+    settings = GateOptions(
+        flow or "",
+        str(data or ""),
+        options.store or "",
+        *selection,
+        *resources,
+        options.retriever,
+        options.profile,
+        simulated,
     )
-    if before is not None:
-        said = said.over(GateOptions.read(before.command, baseline))
-        if said.store and not given.store:
-            refuse_env(Corpus(said.store))
-    if not said.flow or not said.data:
+    if previous is not None:
+        settings = settings.override(GateOptions.read(previous.command, baseline))
+        if settings.store and not options.store:
+            refuse_env(Corpus(settings.store))
+    if not settings.flow or not settings.data:
         raise DataError(f"{baseline} does not say which flow and data it is of. Write FLOW and --data DIR.")
-    _deciding(said.tolerance, said.rule)
-    given = replace(
-        given,
-        split=said.split,
-        limit=int(said.limit) if said.limit and write else None,
-        seed=int(said.seed or 0),
-        known=list(said.known),
-        web=list(said.web),
-        retriever=said.retriever,
-        profile=said.profile,
-        llm=given.llm or said.llm,
-        store=said.store or None,
-        prompts=Path(said.prompts) if said.prompts else None,
+    _parse_tolerances(settings.tolerance, settings.rule)
+    options = replace(
+        options,
+        split=settings.split,
+        limit=int(settings.limit) if settings.limit and write else None,
+        seed=int(settings.seed or 0),
+        known=list(settings.known),
+        web=list(settings.web),
+        retriever=settings.retriever,
+        profile=settings.profile,
+        llm=options.llm or settings.llm,
+        store=settings.store or None,
+        prompts=Path(settings.prompts) if settings.prompts else None,
     )
-    return said, EvaluationRun(screen, Path(said.data), with_profile_store(given, DataSet(said.data)))
+    return settings, EvaluationRun(screen, Path(settings.data), with_profile_store(options, DataSet(settings.data)))
 
 
 def promote(
-    given: MeasuringOptions,
+    options: MeasuringOptions,
     flow: Annotated[str, argument("FLOW", f"{FLOWS} `candidate` is the flow of that alias.")] = "",
     baseline: Annotated[
         Path | None, option("--baseline FILE", "Baseline of the gate; required for production.")
@@ -168,65 +184,66 @@ def promote(
     to a server that a flow file names, or wants --build-groups. Exit code 1 if it does not pass;
     the alias stays as it is then.
     """
-    screen = Screen(json=given.json)
+    screen = Screen(json=options.json)
     if to not in ALIASES:
         raise DataError(f"--to {to}: no alias. Write {' or '.join(ALIASES)}.")
-    given = replace(given, store=given.store or profile_of(given.profile_file).store or None)
-    if given.store is None:
+    options = replace(options, store=options.store or load_profile(options.profile_file).store or None)
+    if options.store is None:
         raise DataError("An alias belongs to a store. Write --store STORE.")
-    corpus = Corpus(given.store)
+    corpus = Corpus(options.store)
     corpus.snapshot()
     aliases = Aliases(corpus.backend.folder)
     if back:
-        return _switched(screen, to, aliases.back(to))
+        return _report_switch(screen, to, aliases.back(to))
     if not flow or (baseline is None and to == PRODUCTION):
         raise DataError("Write FLOW and --baseline FILE; `spolia gate FLOW --write` makes a baseline.")
-    named = _candidate(aliases) if flow == CANDIDATE else flow
-    _build_groups(screen, given, named)  # before the copy, so that errors name the user's file
-    file = Path(named)
-    wanted = aliases.copied(file, self_contained(file)) if is_file(named) else Promotion(named)
-    found = None
+    flow_name = _candidate_flow(aliases) if flow == CANDIDATE else flow
+    _build_groups(screen, options, flow_name)  # before the copy, so that errors name the user's file
+    file = Path(flow_name)
+    promotion = aliases.copied(file, self_contained(file)) if is_file(flow_name) else Promotion(flow_name)
+    outcome = None
     if baseline is not None:
-        called = wanted.name if flow == CANDIDATE else flow  # not the copy's path
-        found = gated(screen, given, baseline, wanted.checked(), data, called)
-        if not found.passed:
-            screen.give(promoted=None, gate=found.json())
-            reports.show_gate(screen, found)
+        display_name = promotion.name if flow == CANDIDATE else flow  # not the copy's path
+        outcome = run_gate(screen, options, baseline, promotion.checked(), data, display_name)
+        if not outcome.passed:
+            screen.give(promoted=None, gate=outcome.json())
+            reports.show_gate(screen, outcome)
             return Exit.WORSE
-        wanted = wanted.but(gate=found.sentence)
-    aliases.promote(to, wanted)
-    return _switched(screen, to, aliases.current()[to], found)
+        promotion = promotion.but(gate=outcome.sentence)
+    # The alias changes last: a gate that fails, or a kill before this line, leaves it as it was.
+    aliases.promote(to, promotion)
+    return _report_switch(screen, to, aliases.current()[to], outcome)
 
 
-def _candidate(aliases: "Aliases") -> str:
-    """The flow of the alias."""
-    if (found := aliases.current().get(CANDIDATE)) is None:
+def _candidate_flow(aliases: "Aliases") -> str:
+    """Return the flow behind the alias `candidate`."""
+    if (candidate := aliases.current().get(CANDIDATE)) is None:
         raise DataError(f"There is no candidate yet. Write: spolia promote FLOW --to {CANDIDATE}")
-    return found.checked()
+    return candidate.checked()
 
 
-def _build_groups(screen: Screen, given: MeasuringOptions, flow: str) -> None:
-    """Build what the first question would have to build."""
-    assert given.store is not None
-    llm = real_model(given) or STAND_IN.llm
-    parts = parts_of(given.store, given, llm, known=given.known, prompts=given.prompts)
-    parts = with_sources(parts.but(retriever=given.retriever or "default"), given.web, ())
-    found = from_file(flow, parts) if is_file(flow) else described(flow, parts)
-    groups = [parts.chunks, *(one for one in inside(found) if isinstance(one, NodeGroup))]
+def _build_groups(screen: Screen, options: MeasuringOptions, flow: str) -> None:
+    """Build the node groups that the first question would have to build."""
+    assert options.store is not None
+    llm = load_real_model(options) or STAND_IN.llm
+    parts = build_parts(options.store, options, llm, modules=options.known, prompts=options.prompts)
+    parts = add_second_source(parts.but(retriever=options.retriever or "default"), options.web, ())
+    loaded_flow = load_flow_file(flow, parts) if is_file(flow) else described(flow, parts)
+    groups = [parts.chunks, *(operator for operator in inside(loaded_flow) if isinstance(operator, NodeGroup))]
     with screen.progress("building groups"):
-        for lack in materialise(groups, known=parts.known):
+        for lack in materialise(groups, known=parts.known_operators):
             screen.say(f"Not in {lack.group}: {lack.uri} {lack.reason}", "yellow")
 
 
-def _switched(screen: Screen, alias: str, now: "Promotion", gate: "Gate | None" = None) -> Exit:
-    screen.give(alias=alias, promoted=asdict(now) | {"flow": now.name}, gate=gate and gate.json())
-    screen.show(*((gate.sentence, summary(gate)) if gate is not None else ("No gate ran.",)))
-    screen.show(f"{alias}: {now.name}" + (f", sha256 {now.sha256}" if now.sha256 else ""))
+def _report_switch(screen: Screen, alias: str, promotion: "Promotion", gate: "Gate | None" = None) -> Exit:
+    screen.give(alias=alias, promoted=asdict(promotion) | {"flow": promotion.name}, gate=gate and gate.json())
+    screen.show(*((gate.sentence, format_summary(gate)) if gate is not None else ("No gate ran.",)))
+    screen.show(f"{alias}: {promotion.name}" + (f", sha256 {promotion.sha256}" if promotion.sha256 else ""))
     return Exit.DONE
 
 
-def _before(path: Path, write: bool) -> "Baseline | None":
-    """The baseline; where one is to be written, the one before it, if there is one that can be read."""
+def _read_previous(path: Path, write: bool) -> "Baseline | None":
+    """Read the baseline; with `write`, None if no earlier one can be read."""
     try:
         return Baseline.read(path)
     except DataError:
@@ -235,23 +252,23 @@ def _before(path: Path, write: bool) -> "Baseline | None":
         raise
 
 
-def _write(screen: Screen, written: "Baseline", path: Path) -> None:
-    written.write(path)
-    questions = len(written.questions)
-    screen.give(written=str(path), flow=written.flow, data=written.data, n=questions)
-    screen.show(f"{path}: {written.flow} on {written.data}, {several(questions, 'question')}")
+def _write_baseline(screen: Screen, baseline: "Baseline", path: Path) -> None:
+    baseline.write(path)
+    questions = len(baseline.questions)
+    screen.give(written=str(path), flow=baseline.flow, data=baseline.data, n=questions)
+    screen.show(f"{path}: {baseline.flow} on {baseline.data}, {several(questions, 'question')}")
 
 
-def _deciding(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
-    general, each = TOLERANCE, dict[str, float]()
-    for one in tolerances:
-        measure, _, number = one.rpartition("=")
+def _parse_tolerances(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
+    default_tolerance, by_measure = TOLERANCE, dict[str, float]()
+    for tolerance in tolerances:
+        measure, _, number = tolerance.rpartition("=")
         try:
             value = float(number)
         except ValueError:
-            raise DataError(f"--tolerance {one} is not a number. Write 0.05, or R@5=0.02.") from None
+            raise DataError(f"--tolerance {tolerance} is not a number. Write 0.05, or R@5=0.02.") from None
         if measure:
-            each[measure] = value
+            by_measure[measure] = value
         else:
-            general = value
-    return {"tolerance": general, "tolerances": each, "rule": rule or "not-worse"}
+            default_tolerance = value
+    return {"tolerance": default_tolerance, "tolerances": by_measure, "rule": rule or "not-worse"}

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from spolia.cli import group_builds, node_groups
 from spolia.cli.exit_codes import Exit
-from spolia.cli.flow_parts import parts_of
+from spolia.cli.flow_parts import build_parts
 from spolia.cli.group_tree import group_tree
 from spolia.cli.load_errors import in_words_of_the_command_line
-from spolia.cli.model_profile import profile_of
-from spolia.cli.models import model_at
+from spolia.cli.model_profile import load_profile
+from spolia.cli.models import load_language_model
 from spolia.cli.options import (
     WAIT_S,
     AllowEnv,
@@ -26,7 +26,7 @@ from spolia.cli.options import (
 )
 from spolia.cli.parameters import argument, option, subcommands
 from spolia.cli.screen import Screen
-from spolia.cli.user_modules import own
+from spolia.cli.user_modules import load_user_modules
 from spolia.flow_files.files import load_named
 from spolia.flow_files.yaml_text import written
 from spolia.stores.corpus import Corpus
@@ -43,8 +43,8 @@ def list_(store: StorePath, profile_file: ProfileFile = None, json: AsJson = Fal
     snapshot = Corpus(str(store)).latest()
     counts = dict(snapshot.stats().nodes)
     unbuilt = [name for name in BUILT_IN if name not in snapshot.manifests]
-    there = sorted(snapshot.manifests.items())
-    built = {name: node_groups.group_data(manifest, counts.get(name, 0)) for name, manifest in there}
+    manifests = sorted(snapshot.manifests.items())
+    built = {name: node_groups.group_data(manifest, counts.get(name, 0)) for name, manifest in manifests}
     screen.give(groups=built, unbuilt=unbuilt)
     screen.show(group_tree(snapshot.manifests, counts))
     screen.say(f"Built at their first use, or by `spolia groups build`: {', '.join(unbuilt) or 'none'}.")
@@ -67,7 +67,7 @@ def build(
     names: Groups,
     store: StorePath,
     rebuild: Rebuild = False,
-    known: Known = None,
+    modules: Known = None,
     allow_env: AllowEnv = None,
     wait: Wait = WAIT_S,
     profile_file: ProfileFile = None,
@@ -78,10 +78,10 @@ def build(
 
     With --rebuild a group that the store has is cut and embedded again if its code, models or prompts have changed.
     """
-    corpus, mine = Corpus(str(store), wait), own(known)
-    node_groups.refuse_unknown(corpus, names, mine)
-    wanted = [group_builds.group_by_name(corpus, name, mine, rebuild=rebuild) for name in names]
-    return group_builds.build_groups(Screen(json=json), wanted, rebuild, mine)
+    corpus, user_modules = Corpus(str(store), wait), load_user_modules(modules)
+    node_groups.refuse_unknown(corpus, names, user_modules)
+    requested_groups = [group_builds.group_by_name(corpus, name, user_modules, rebuild=rebuild) for name in names]
+    return group_builds.build_groups(Screen(json=json), requested_groups, rebuild, user_modules)
 
 
 def add(
@@ -89,7 +89,7 @@ def add(
     store: StorePath,
     file: Annotated[Path, option("--from FILE", "YAML or JSON file with its definition.")],
     rebuild: Rebuild = False,
-    known: Known = None,
+    modules: Known = None,
     allow_env: AllowEnv = None,
     weights: WeightsFolder = "",
     llm: ModelUrl = "",
@@ -103,12 +103,12 @@ def add(
 
     Of a file with several groups by name, as for `spolia sync --groups`, the one of this name is taken.
     """
-    screen, mine = Screen(json=json), own(known)
-    reader = model_at(llm, model, profile_of(profile_file), think)
+    screen, user_modules = Screen(json=json), load_user_modules(modules)
+    reader = load_language_model(llm, model, load_profile(profile_file), think)
     with in_words_of_the_command_line():
-        parts = parts_of(store, RerankOptions(weights=weights), reader)
-        definition = load_named(name, file, parts.given(), mine.operators)
-    return group_builds.build_groups(screen, [Corpus(store, wait).group(name, definition)], rebuild, mine)
+        parts = build_parts(store, RerankOptions(weights=weights), reader)
+        definition = load_named(name, file, parts.by_name(), user_modules.operators)
+    return group_builds.build_groups(screen, [Corpus(store, wait).group(name, definition)], rebuild, user_modules)
 
 
 def drop(
@@ -117,17 +117,19 @@ def drop(
     """Drop a group with its nodes; vectors are kept for when the same texts return."""
     screen = Screen(json=json)
     corpus = Corpus(str(store), wait)
-    node_groups.refuse_undroppable(there := corpus.latest(), name)
+    node_groups.refuse_undroppable(snapshot := corpus.latest(), name)
     with corpus.writer() as writer:
         writer.drop(name)
     screen.give(dropped=name)
     screen.show(f"dropped {name}")
     if name == "chunk":
-        built = there.manifests[name]
-        how = f"with vectors of {built.embedder}" if built.embedder else "without vectors, as --no-vectors says"
+        built = snapshot.manifests[name]
+        embedding_note = (
+            f"with vectors of {built.embedder}" if built.embedder else "without vectors, as --no-vectors says"
+        )
         screen.say(
             f"It is the group that `spolia index` makes: the next one makes it again, as its options then say. It was "
-            f"made by {built.transform}, {how}."
+            f"made by {built.transform}, {embedding_note}."
         )
     return Exit.DONE
 

@@ -14,11 +14,11 @@ from spolia.cli import ingest, runs
 from spolia.cli.commands.questions import QUESTIONS, write_created
 from spolia.cli.exit_codes import Exit
 from spolia.cli.experiments import EvaluationRun, GateOptions
-from spolia.cli.flow_parts import flow_of, parts_of
+from spolia.cli.flow_parts import build_parts, load_flow
 from spolia.cli.measured_destinations import tell_of_measured
 from spolia.cli.measuring_options import MeasuringOptions
-from spolia.cli.model_profile import profile_of
-from spolia.cli.models import NEEDS_BOTH, model_at
+from spolia.cli.model_profile import load_profile
+from spolia.cli.models import NEEDS_BOTH, load_language_model
 from spolia.cli.options import AsJson, ModelName, ModelOptions, ModelUrl, RerankOptions, Think
 from spolia.cli.parameters import argument, option
 from spolia.cli.screen import Screen, json_text
@@ -63,20 +63,20 @@ def init(
     _refuse(project, docs, questions, profile)
     project.mkdir(parents=True, exist_ok=True)
     (project / PROFILE).write_text(profile, "utf-8")  # README.md comes last: until then the same command goes on
-    store, at = project / "store", os.path.relpath(docs, project)
+    store, docs_path = project / "store", os.path.relpath(docs, project)
     indexed = _index(screen, models, docs, store, vectors)
-    data = _questions(project, questions)
+    data = _write_questions(project, questions)
     if questions is None and llm:
-        data = _created(screen, project, store, n, llm, model, think, models.profile_file) or data
+        data = _create_questions(screen, project, store, n, llm, model, think, models.profile_file) or data
     _write_flow(project / "flow.yaml", store, models)
     has_questions = data.read_bytes() != HEADER.encode()
     if has_questions:
         _write_baseline(screen, project, data, models)
     (project / ".gitignore").write_text("store/\ngate.md\n", "utf-8")
-    index = f"spolia index {shlex.quote(at)} --store store{VECTORS[vectors]}"
+    index = f"spolia index {shlex.quote(docs_path)} --store store{VECTORS[vectors]}"
     names = {
         "name": project.resolve().name,
-        "docs": shlex.quote(at),
+        "docs": shlex.quote(docs_path),
         "questions": shlex.quote(data.name),
         "index": index,
         "index_in_yaml": json_text(f'{index} || {{ [ $? -eq {Exit.PARTLY:d} ] && echo "::warning::{UNREAD}"; }}'),
@@ -87,31 +87,37 @@ def init(
     files = sorted(path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file())
     files = [name for name in files if not name.startswith("store/")]
     measure = f"spolia eval bm25 flow.yaml --data {names['questions']} --store store"
-    following = [f"cd {shlex.quote(str(project))}", measure]
+    next_commands = [f"cd {shlex.quote(str(project))}", measure]
     if not has_questions:
-        following.insert(1, f"# write your questions into {data.name}; README.md says how")
-    screen.give(project=str(project), store=str(store), files=files, next=following, **indexed)
-    screen.show("", *(f"written: {project / name}" for name in files), "", "Next:", *(f"  {one}" for one in following))
+        next_commands.insert(1, f"# write your questions into {data.name}; README.md says how")
+    screen.give(project=str(project), store=str(store), files=files, next=next_commands, **indexed)
+    screen.show(
+        "",
+        *(f"written: {project / name}" for name in files),
+        "",
+        "Next:",
+        *(f"  {command}" for command in next_commands),
+    )
     return Exit.PARTLY if indexed["failed"] or indexed["unmade"] else Exit.DONE
 
 
 def _write_baseline(screen: Screen, project: Path, data: Path, models: ModelOptions) -> None:
-    """The scores of the flow, as `spolia gate --write` writes them."""
+    """Write the scores of the flow as the baseline, as `spolia gate --write` does."""
     baseline, flow, store = project / "baseline.json", str(project / "flow.yaml"), str(project / "store")
-    asked = EvaluationRun(screen, data, MeasuringOptions(store=store, **_shared(models)))
-    _, written = asked.baseline(flow, "", {"tolerance": TOLERANCE, "tolerances": {}, "rule": "not-worse"})
-    written.but(flow="flow.yaml", command=GateOptions(flow, str(data), store).kept(baseline)).write(baseline)
+    evaluation = EvaluationRun(screen, data, MeasuringOptions(store=store, **_model_options(models)))
+    _, new_baseline = evaluation.baseline(flow, "", {"tolerance": TOLERANCE, "tolerances": {}, "rule": "not-worse"})
+    new_baseline.but(flow="flow.yaml", command=GateOptions(flow, str(data), store).to_command(baseline)).write(baseline)
 
 
-def _shared(models: ModelOptions) -> dict[str, Any]:
-    """The models as options of another command."""
-    return {one.name: getattr(models, one.name) for one in fields(ModelOptions)}
+def _model_options(models: ModelOptions) -> dict[str, Any]:
+    """Return the models as options of another command."""
+    return {field.name: getattr(models, field.name) for field in fields(ModelOptions)}
 
 
 def _is_unfinished(project: Path, profile: str) -> bool:
-    """Whether the same command began this project, and was stopped."""
-    begun = project / PROFILE
-    return begun.is_file() and not (project / README).exists() and begun.read_bytes() == profile.encode()
+    """Check whether the same command began this project and was stopped."""
+    profile_file = project / PROFILE
+    return profile_file.is_file() and not (project / README).exists() and profile_file.read_bytes() == profile.encode()
 
 
 def _refuse(project: Path, docs: Path, questions: Path | None, profile: str) -> None:
@@ -126,26 +132,26 @@ def _refuse(project: Path, docs: Path, questions: Path | None, profile: str) -> 
 
 
 def _index(screen: Screen, models: ModelOptions, docs: Path, store: Path, vectors: bool | None) -> dict[str, Any]:
-    making = StoreOptions(str(store), [str(docs)], vectors=vectors, **_shared(models))
-    report, chosen = ingest.index_folder(screen, making)
-    warnings = ingest.warnings_of(report, str(store))
+    options = StoreOptions(str(store), [str(docs)], vectors=vectors, **_model_options(models))
+    report, chosen = ingest.index_folder(screen, options)
+    warnings = ingest.list_warnings(report, str(store))
     screen.say(chosen)
-    screen.show(ingest.report_text(report, str(store), warnings))
+    screen.show(ingest.format_report(report, str(store), warnings))
     return ingest.report_data(report, warnings)
 
 
-def _created(
+def _create_questions(
     screen: Screen, project: Path, store: Path, n: int, llm: str, model: str, think: int, profile: Path | None
 ) -> Path | None:
-    """Questions that a model writes from the documents, with a table to review them; None if it kept none."""
-    asked = model_at(llm, model, profile_of(profile), think)
-    if asked is None:
+    """Have a model write questions from the documents, with a table to review them; None if it kept none."""
+    writer_model = load_language_model(llm, model, load_profile(profile), think)
+    if writer_model is None:
         raise QueryError(NEEDS_BOTH)
-    wanted = {recipe("factoid", Corpus(str(store)).group(), asked): n}
-    with runs.recorded(str(store), screen, None) as run:
-        tell_of_measured(screen, [made.flow for made in wanted], (), estimate=False)
-        with run.lane(), screen.progress("writing questions") as told:
-            created = create(wanted, told=told)
+    question_counts = {recipe("factoid", Corpus(str(store)).group(), writer_model): n}
+    with runs.record_run(str(store), screen, None) as run:
+        tell_of_measured(screen, [question_recipe.flow for question_recipe in question_counts], (), estimate=False)
+        with run.lane(), screen.progress("writing questions") as on_progress:
+            created = create(question_counts, on_progress=on_progress)
     items = write_created(project, created)
     screen.say(f"{len(items)} of {n} questions were kept. Review them in {project / 'review.csv'}.")
     if not items:
@@ -154,19 +160,19 @@ def _created(
     return project / QUESTIONS
 
 
-def _questions(project: Path, given: Path | None) -> Path:
-    """The questions of the project: yours, or a file to fill in."""
-    if given is None:
+def _write_questions(project: Path, file: Path | None) -> Path:
+    """Copy your questions into the project, or write an empty file to fill in."""
+    if file is None:
         empty = project / "questions.csv"
         empty.write_text(HEADER, "utf-8")
         return empty
-    return Path(shutil.copyfile(given, project / f"questions{given.suffix.lower()}"))
+    return Path(shutil.copyfile(file, project / f"questions{file.suffix.lower()}"))
 
 
 def _write_flow(path: Path, store: Path, models: ModelOptions) -> None:
-    """The flow that a search of the store takes by default, to be changed."""
-    parts = parts_of(str(store), RerankOptions(**_shared(models)))
-    path.write_text(dump(flow_of("default", parts)[0], parts.given()), "utf-8")
+    """Write the default search of the store as a flow file that you can change."""
+    parts = build_parts(str(store), RerankOptions(**_model_options(models)))
+    path.write_text(dump(load_flow("default", parts)[0], parts.by_name()), "utf-8")
 
 
 def _profile(llm: str, model: str, think: int, models: ModelOptions) -> str:

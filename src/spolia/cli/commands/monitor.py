@@ -1,4 +1,4 @@
-"""`spolia monitor`: whether the answers of a server become worse, and how its candidate does."""
+"""`spolia monitor`: alarms if the answers of a server become worse, and results of its candidate."""
 
 from collections import Counter
 from math import isfinite
@@ -50,108 +50,135 @@ def monitor(
     A baseline needs 30 answers.
     """
     screen = Screen(json=json)
-    every, feedback, texts, words_of = _recorded(store)
-    asked, name = _of_flow(every, flow)
-    if not asked:
+    served_answers, feedback, texts, words_of = _read_records(store)
+    flow_answers, name = _select_flow(served_answers, flow)
+    if not flow_answers:
         screen.give(flow=name, n=0)
         screen.say(f"{store}: no answers by {name or 'a flow'} yet; `spolia serve` records them.")
         return Exit.NOTHING
     if write and baseline is not None:
-        found = traffic.TrafficBaseline.of(asked)
-        found.write(baseline)
-        screen.give(written=str(baseline), flow=found.flow, version=found.version, until=found.until)
-        screen.show(f"{baseline}: {name}, {several(len(found.values['seconds']), 'answer')}")
+        traffic_baseline = traffic.TrafficBaseline.of(flow_answers)
+        traffic_baseline.write(baseline)
+        screen.give(
+            written=str(baseline),
+            flow=traffic_baseline.flow,
+            version=traffic_baseline.version,
+            until=traffic_baseline.until,
+        )
+        screen.show(f"{baseline}: {name}, {several(len(traffic_baseline.values['seconds']), 'answer')}")
         return Exit.DONE
-    before = None if baseline is None else traffic.TrafficBaseline.read(baseline)
-    if before is not None and (before.flow, before.version) != (name, asked[-1].version):
+    earlier_baseline = None if baseline is None else traffic.TrafficBaseline.read(baseline)
+    if earlier_baseline is not None and (earlier_baseline.flow, earlier_baseline.version) != (
+        name,
+        flow_answers[-1].version,
+    ):
         screen.say(f"{name} was switched after {baseline}: write a new one with --write.", "yellow")
-        before = None
-    if before is not None:
-        asked = [one for one in asked if one.started > before.until]
-    changes = () if before is None else traffic.changes(before, asked)
-    alarms = [one.measure for one in changes if one.alarm]
-    candidate, unanswered = traffic.shadowed(every, feedback, texts), traffic.topics(asked, words_of)
-    thumbs, abstained = dict(traffic.thumbs(every, feedback)), sum(one.abstained for one in asked)
+        earlier_baseline = None
+    if earlier_baseline is not None:
+        flow_answers = [answer for answer in flow_answers if answer.started > earlier_baseline.until]
+    changes = () if earlier_baseline is None else traffic.changes(earlier_baseline, flow_answers)
+    alarms = [change.measure for change in changes if change.alarm]
+    candidate, unanswered = traffic.shadowed(served_answers, feedback, texts), traffic.topics(flow_answers, words_of)
+    thumbs, abstained = dict(traffic.thumbs(served_answers, feedback)), sum(answer.abstained for answer in flow_answers)
     screen.give(
-        flow=name, n=len(asked), abstained=abstained, tune_again=bool(alarms), alarms=alarms,
-        changes=[one.json() for one in changes], topics=[one.json() for one in unanswered],
+        flow=name, n=len(flow_answers), abstained=abstained, tune_again=bool(alarms), alarms=alarms,
+        changes=[change.json() for change in changes], topics=[topic.json() for topic in unanswered],
         candidate=None if candidate is None else candidate.json(),
-        thumbs_up={name: one.json() for name, one in thumbs.items()},
+        thumbs_up={name: interval.json() for name, interval in thumbs.items()},
     )  # fmt: skip
-    screen.show(f"{name}: {several(len(asked), 'answer')}, {abstained:,} abstained")
+    screen.show(f"{name}: {several(len(flow_answers), 'answer')}, {abstained:,} abstained")
     if changes:
-        taken = [_row(one) for one in changes if not _is_nothing(one.before, one.now)]
-        screen.show(table(taken, "", "baseline", "now", "change", ""))
+        rows = [_format_change(change) for change in changes if not _is_nothing(change.before, change.now)]
+        screen.show(table(rows, "", "baseline", "now", "change", ""))
     if unanswered:
         topics = (
-            (one.word, str(one.questions), _share(one.unanswered), one_line(one.example, 60)) for one in unanswered
+            (topic.word, str(topic.questions), _format_share(topic.unanswered), one_line(topic.example, 60))
+            for topic in unanswered
         )
         screen.show(table(topics, "unanswered", "questions", "no answer", "such as"))
     if candidate is not None:
         _show_candidate(screen, candidate)
     if thumbs:
-        screen.show(table(((name, _share(one), str(one.n)) for name, one in thumbs.items()), "", "thumbs up", "of"))
+        screen.show(
+            table(
+                ((name, _format_share(interval), str(interval.n)) for name, interval in thumbs.items()),
+                "",
+                "thumbs up",
+                "of",
+            )
+        )
     if alarms:
         screen.show(f"Tune again: {', '.join(alarms)} became worse.")
     return Exit.WORSE if alarms else Exit.DONE
 
 
-def _recorded(
+def _read_records(
     store: str,
 ) -> "tuple[list[ServedAnswer], dict[str, Feedback], dict[str, str], Callable[[str], list[str]]]":
-    """The answers of a server, feedback by run, texts of judged answers, and what finds words."""
+    """Read a server's answers, feedback by run, texts of judged answers, and a function that finds words."""
     corpus = Corpus(store)
     language = corpus.snapshot().manifest(MAIN).analyzer.stem
     analyzer = Analyzer(language, stop_words="" if language in WITHOUT_STOP_WORDS else language)
     common = frozenset(ASKING.split())
     feedback = FeedbackQueue(corpus.backend.folder / FEEDBACK).read()
     with Runs(corpus.backend.folder / RUNS) as runs:
-        every = answers(runs.journal)
-        judged = [one for one in every if one.shadow_of in feedback]
-        texts = {run: runs.journal.answer(run) for one in judged for run in (one.run, one.shadow_of)}
-    return every, feedback, texts, lambda question: [one for one in analyzer.terms(question) if one not in common]
+        served_answers = answers(runs.journal)
+        judged = [answer for answer in served_answers if answer.shadow_of in feedback]
+        texts = {run: runs.journal.answer(run) for answer in judged for run in (answer.run, answer.shadow_of)}
+    return (
+        served_answers,
+        feedback,
+        texts,
+        lambda question: [term for term in analyzer.terms(question) if term not in common],
+    )
 
 
-def _of_flow(every: "Sequence[ServedAnswer]", flow: str) -> "tuple[list[ServedAnswer], str]":
-    """The answers of the current version of a flow, without those of its shadow, and the name of the flow."""
-    asked = [one for one in every if not one.shadow_of]
-    names = Counter(one.flow for one in asked)
-    most = next((name for name, _ in names.most_common(1)), "")
-    name = flow or (PRODUCTION if PRODUCTION in names else most)
-    asked = [one for one in asked if one.flow == name]
-    return [one for one in asked if one.version == asked[-1].version], name
+def _select_flow(served_answers: "Sequence[ServedAnswer]", flow: str) -> "tuple[list[ServedAnswer], str]":
+    """Select the answers of a flow's current version, without its shadow's; return them with the flow's name."""
+    flow_answers = [answer for answer in served_answers if not answer.shadow_of]
+    names = Counter(answer.flow for answer in flow_answers)
+    most_asked = next((name for name, _ in names.most_common(1)), "")
+    name = flow or (PRODUCTION if PRODUCTION in names else most_asked)
+    flow_answers = [answer for answer in flow_answers if answer.flow == name]
+    return [answer for answer in flow_answers if answer.version == flow_answers[-1].version], name
 
 
-def _row(one: "TrafficChange") -> "Sequence[str]":
-    told = f"worse, from answer {(one.alarm - 1) * 100 + 1:,} on" if one.alarm else ""
-    return one.measure, _number(one.before), _number(one.now), _number(one.change, "+"), told
+def _format_change(change: "TrafficChange") -> "Sequence[str]":
+    alarm_text = f"worse, from answer {(change.alarm - 1) * 100 + 1:,} on" if change.alarm else ""
+    return (
+        change.measure,
+        _format_interval(change.before),
+        _format_interval(change.now),
+        _format_interval(change.change, "+"),
+        alarm_text,
+    )
 
 
-def _show_candidate(screen: Screen, found: "ShadowReport") -> None:
+def _show_candidate(screen: Screen, shadow_report: "ShadowReport") -> None:
     screen.show(
-        f"candidate: {several(found.n, 'question')} of production, {_share(found.overlap)} of the passages are the same"
+        f"candidate: {several(shadow_report.n, 'question')} of production, {_format_share(shadow_report.overlap)} of the passages are the same"
     )
     rows = [
-        (name, *map(_number, three[:2]), _number(three[2], "+"))
-        for name, three in found.measures.items()
-        if not _is_nothing(*three[:2])
+        (name, *map(_format_interval, intervals[:2]), _format_interval(intervals[2], "+"))
+        for name, intervals in shadow_report.measures.items()
+        if not _is_nothing(*intervals[:2])
     ]
     screen.show(table(rows, "", "production", "candidate", "difference"))
 
 
 def _is_nothing(*means: "Interval | None") -> bool:
-    """Whether nothing of a measure was taken, such as tokens where no model is asked."""
-    known = [one for one in means if one is not None]
-    return bool(known) and all(one.mean == 0 and not isfinite(one.high) for one in known)
+    """Check whether a measure counted nothing, such as tokens where no model is asked."""
+    known_means = [mean for mean in means if mean is not None]
+    return bool(known_means) and all(interval.mean == 0 and not isfinite(interval.high) for interval in known_means)
 
 
-def _number(one: "Interval | None", sign: str = "") -> str:
-    """A mean with its interval; `?` for a bound that the scores do not tell, for example if all are the same."""
-    if one is None:
+def _format_interval(interval: "Interval | None", sign: str = "") -> str:
+    """Format a mean with its interval; `?` stands for a bound that the scores cannot estimate."""
+    if interval is None:
         return "–"
-    low, high = (f"{end:{sign}.3g}" if isfinite(end) else "?" for end in (one.low, one.high))
-    return f"{one.mean:{sign}.3g} [{low}, {high}]"
+    low, high = (f"{end:{sign}.3g}" if isfinite(end) else "?" for end in (interval.low, interval.high))
+    return f"{interval.mean:{sign}.3g} [{low}, {high}]"
 
 
-def _share(one: "Interval") -> str:
-    return f"{100 * one.mean:.0f} % [{100 * one.low:.0f}, {100 * one.high:.0f}]"
+def _format_share(interval: "Interval") -> str:
+    return f"{100 * interval.mean:.0f} % [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"

@@ -1,4 +1,4 @@
-"""`spolia prompts`: what language models are asked with, the messages for a case, and files in the place of others."""
+"""`spolia prompts`: the prompts of language models, the messages for a case, and files in the place of others."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AllowEnv, AsJson, BuildGroups, Known, MaybeStore, OwnPrompts, ProfileFile, SeenBy
 from spolia.cli.parameters import argument, option, subcommands
-from spolia.cli.prompt_cases import PromptCase, messages
+from spolia.cli.prompt_cases import PromptCase, preview_messages
 from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
-from spolia.evaluation.data.json_lines import whole_files
-from spolia.evaluation.measures.registry import WRITTEN, class_of
+from spolia.evaluation.data.json_lines import replace_files
+from spolia.evaluation.measures.registry import CLASSES, class_of
 from spolia.flow_files.prompts import ShippedPrompt, name_of, prompt_called, shipped
-from spolia.models.prompting.template import beside
+from spolia.models.prompting.template import translated_path
 
 if TYPE_CHECKING:
     from spolia.flow_files.prompt_preview import Sent
@@ -28,20 +28,26 @@ Name = Annotated[str, argument("NAME", "The prompt, as `list` names it.")]
 
 def list_(json: AsJson = False) -> Exit:
     """List the prompts that come with Spolia: name, languages, who asks with it."""
-    screen, found = Screen(json=json), _all()
+    screen, shipped_prompts = Screen(json=json), _read_shipped_prompts()
     screen.give(
         prompts={
-            one.name: {"languages": list(one.languages), "places": sorted(one.places), "asked_by": list(one.asked_by)}
-            for one in found.values()
+            prompt.name: {
+                "languages": list(prompt.languages),
+                "places": sorted(prompt.places),
+                "asked_by": list(prompt.asked_by),
+            }
+            for prompt in shipped_prompts.values()
         }
     )
-    rows = ((one.name, " ".join(one.languages), ", ".join(one.asked_by)) for one in found.values())
+    rows = (
+        (prompt.name, " ".join(prompt.languages), ", ".join(prompt.asked_by)) for prompt in shipped_prompts.values()
+    )
     screen.show(table(rows, "prompt", "languages", "asked by"))
     return Exit.DONE
 
 
 def show(
-    what: What,
+    target: What,
     question: Annotated[str, option("--question TEXT", "The question of the case.")] = "",
     data: Annotated[Path | None, option("--data DIR", "Take the question from this data set.")] = None,
     line: Annotated[int, option("--line", "Which question of --data, counted from 1.", min=1)] = 1,
@@ -52,24 +58,24 @@ def show(
     store: MaybeStore = None,
     access: SeenBy = None,
     prompts: OwnPrompts = None,
-    known: Known = None,
+    modules: Known = None,
     allow_env: AllowEnv = None,
     build_groups: BuildGroups = False,
     profile_file: ProfileFile = None,
     json: AsJson = False,
 ) -> Exit:
     """Show a prompt, or the messages that an operator or a flow would send for a case. No language model is asked."""
-    screen, every = Screen(json=json), _all()
-    if what in {name[at:] for name in every for at in (0, name.rfind("/") + 1)}:
-        return _show_file(screen, prompt_called(what, every), question or data or document)
-    case = PromptCase.of(question, data, line, document or ())
-    sent = messages(what, case, store, known, prompts, reply or (), access, profile_file, screen.say)
-    screen.give(what=what, question=case.question, calls=[_call(one) for one in sent])
-    if not sent:
+    screen, shipped_prompts = Screen(json=json), _read_shipped_prompts()
+    if target in {name[start:] for name in shipped_prompts for start in (0, name.rfind("/") + 1)}:
+        return _show_file(screen, prompt_called(target, shipped_prompts), question or data or document)
+    case = PromptCase.from_options(question, data, line, document or ())
+    calls = preview_messages(target, case, store, modules, prompts, reply or (), access, profile_file, screen.say)
+    screen.give(what=target, question=case.question, calls=[_call_data(call) for call in calls])
+    if not calls:
         screen.say("No language model is asked: the flow asks none, or finds nothing in the case.")
         return Exit.NOTHING
-    for number, one in enumerate(sent, 1):
-        screen.write(_written(number, one))
+    for number, call in enumerate(calls, 1):
+        screen.write(_format_call(number, call))
     return Exit.DONE
 
 
@@ -79,18 +85,18 @@ def override(
     json: AsJson = False,
 ) -> Exit:
     """Copy a prompt, in all its languages, to a folder of your own, and say how it is used from there."""
-    screen, found = Screen(json=json), prompt_called(name, _all())
-    main = into / f"{found.name}.txt"
-    files = {Path(beside(str(main), language)): text for language, text in found.texts.items()}
-    if there := [path for path in files if path.exists()]:
-        raise QueryError(f"{there[0]} is there already. Change it, or move it away.")
-    with whole_files(*files) as parts:
+    screen, prompt = Screen(json=json), prompt_called(name, _read_shipped_prompts())
+    main = into / f"{prompt.name}.txt"
+    files = {Path(translated_path(str(main), language)): text for language, text in prompt.texts.items()}
+    if existing := [path for path in files if path.exists()]:
+        raise QueryError(f"{existing[0]} is there already. Change it, or move it away.")
+    with replace_files(*files) as parts:
         for part, text in zip(parts, files.values(), strict=True):
             part.write_text(text, encoding="utf-8")
-    screen.give(name=found.name, files=[str(path) for path in files])
+    screen.give(name=prompt.name, files=[str(path) for path in files])
     screen.show(*(f"written: {path}" for path in files))
-    if judging := list(_of_judges(found, main)):
-        screen.say(f"Change what it says, then write it as a part of the measure: --measures '{','.join(judging)}'.")
+    if measures := list(_list_judge_measures(prompt, main)):
+        screen.say(f"Change what it says, then write it as a part of the measure: --measures '{','.join(measures)}'.")
     else:
         screen.say(
             f"Change what it says, then write --prompts {into}; or in a flow file, in the place of the operator's role "
@@ -99,16 +105,16 @@ def override(
     return Exit.DONE
 
 
-def _of_judges(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
-    """The measures that ask with a prompt, as they are written with a file in its place."""
-    for called in prompt.asked_by:
-        if (cls := class_of(called)) is None:
+def _list_judge_measures(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
+    """Yield the measures that ask with a prompt, written with a file in its place."""
+    for notation in prompt.asked_by:
+        if (cls := class_of(notation)) is None:
             continue
         for field in fields(cls):  # type: ignore[arg-type]
             if name_of(getattr(field.default, "prompt", "")) == prompt.name:
-                yield f'{called}({field.name}="{file}")'
+                yield f'{notation}({field.name}="{file}")'
         if prompt.name in getattr(cls, "prompts", ()):
-            yield f'{called}(aspect="{prompt.name.rpartition("/")[2]}", prompt="{file}")'
+            yield f'{notation}(aspect="{prompt.name.rpartition("/")[2]}", prompt="{file}")'
 
 
 prompts = subcommands(
@@ -116,28 +122,28 @@ prompts = subcommands(
 )
 
 
-def _all() -> dict[str, ShippedPrompt]:
-    """Every prompt, with operators and measures that ask with it."""
-    return shipped({name: class_of(name.removesuffix("@k")) for name in WRITTEN})
+def _read_shipped_prompts() -> dict[str, ShippedPrompt]:
+    """Return every prompt, with the operators and measures that ask with it."""
+    return shipped({name: class_of(name.removesuffix("@k")) for name in CLASSES})
 
 
-def _show_file(screen: Screen, found: ShippedPrompt, case: object) -> Exit:
+def _show_file(screen: Screen, prompt: ShippedPrompt, case: object) -> Exit:
     if case:
-        users = " or ".join(found.asked_by) or "a flow with it"
+        users = " or ".join(prompt.asked_by) or "a flow with it"
         raise QueryError(f"A prompt has no case. Write: spolia prompts show {users}, with the same options.")
-    screen.give(name=found.name, texts=found.texts, places=sorted(found.places), asked_by=list(found.asked_by))
-    for language, text in found.texts.items():
-        screen.say(f"{found.place}, {language}:")
+    screen.give(name=prompt.name, texts=prompt.texts, places=sorted(prompt.places), asked_by=list(prompt.asked_by))
+    for language, text in prompt.texts.items():
+        screen.say(f"{prompt.place}, {language}:")
         screen.write(text)
     return Exit.DONE
 
 
-def _call(sent: Sent) -> dict[str, Any]:
-    said = [{"role": message.role, "content": message.content} for message in sent.messages]
-    return {"model": sent.model, "max_tokens": sent.max_tokens, "sample": sent.sample, "messages": said}
+def _call_data(call: Sent) -> dict[str, Any]:
+    messages = [{"role": message.role, "content": message.content} for message in call.messages]
+    return {"model": call.model, "max_tokens": call.max_tokens, "sample": call.sample, "messages": messages}
 
 
-def _written(number: int, sent: Sent) -> str:
-    """A call for people: the messages as a prompt file would have them."""
-    head = f"# call {number} to {sent.model}, at most {sent.max_tokens} tokens back"
-    return "\n\n".join((head, *(f"[{message.role}]\n{message.content}" for message in sent.messages))) + "\n"
+def _format_call(number: int, call: Sent) -> str:
+    """Format a call for people: its messages as a prompt file would have them."""
+    head = f"# call {number} to {call.model}, at most {call.max_tokens} tokens back"
+    return "\n\n".join((head, *(f"[{message.role}]\n{message.content}" for message in call.messages))) + "\n"

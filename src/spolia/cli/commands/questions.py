@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia.cli import estimates, options, runs
 from spolia.cli.exit_codes import Exit
-from spolia.cli.flow_parts import Parts, from_file
+from spolia.cli.flow_parts import Parts, load_flow_file
 from spolia.cli.measured_destinations import tell_of_measured
-from spolia.cli.model_profile import profile_of
-from spolia.cli.models import NEEDS_BOTH, model_at
+from spolia.cli.model_profile import load_profile
+from spolia.cli.models import NEEDS_BOTH, load_language_model
 from spolia.cli.parameters import option
 from spolia.cli.runs import FEEDBACK
 from spolia.cli.screen import Screen, table
@@ -20,10 +20,10 @@ from spolia.core.plurals import several
 from spolia.errors import DataError, QueryError
 from spolia.evaluation.creation.creation import CreatedQuestions, create, estimate
 from spolia.evaluation.creation.feedback import FeedbackQueue, drafts_of
-from spolia.evaluation.creation.items import dropped_row, item_of, reviewed, tuning_item, write_review
+from spolia.evaluation.creation.items import apply_review, dropped_row, item_of, tuning_item, write_review
 from spolia.evaluation.creation.recipes import Recipe, recipe
-from spolia.evaluation.data.formats.native import item_in, item_row
-from spolia.evaluation.data.json_lines import rows, write_rows
+from spolia.evaluation.data.formats.native import item_row, parse_item
+from spolia.evaluation.data.json_lines import read_rows, write_rows
 from spolia.flow_files.prompts import overridden
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.training.rows import feedback_rows
@@ -98,82 +98,95 @@ def questions(
     """
     screen = Screen(json=json)
     if review is not None:
-        return _take_over(screen, review, out)
+        return _apply_review(screen, review, out)
 
-    profile = profile_of(profile_file)
-    at = store or profile.store
-    if not at:
+    profile = load_profile(profile_file)
+    store_path = store or profile.store
+    if not store_path:
         raise QueryError("Questions are made of the documents of a store: --store STORE, which `spolia index` makes.")
     if not estimate:
-        _refuse_others_work(out)
+        _refuse_overwriting(out)
     if feedback:
-        return _from_feedback(screen, out, Corpus(at), frozenset(access or ()))
-    asked = model_at(llm, model, profile, think)
-    if asked is None:
+        return _create_from_feedback(screen, out, Corpus(store_path), frozenset(access or ()))
+    writer_model = load_language_model(llm, model, profile, think)
+    if writer_model is None:
         raise QueryError(NEEDS_BOTH)
-    how: dict[str, Any] = {"seed": seed, "evolve": evolve or (), "unknown": unknown}
-    wanted = _recipes(Corpus(at).group(group), asked, recipe, types, n, how)
-    wanted = {one.in_language(language) if language else one: number for one, number in wanted.items()}
+    recipe_options: dict[str, Any] = {"seed": seed, "evolve": evolve or (), "unknown": unknown}
+    recipe_counts = _choose_recipes(Corpus(store_path).group(group), writer_model, recipe, types, n, recipe_options)
+    recipe_counts = {
+        question_recipe.in_language(language) if language else question_recipe: number
+        for question_recipe, number in recipe_counts.items()
+    }
     if prompts is not None:
-        wanted = {one.but(body=overridden(one.body, prompts)): number for one, number in wanted.items()}
+        recipe_counts = {
+            question_recipe.but(body=overridden(question_recipe.body, prompts)): number
+            for question_recipe, number in recipe_counts.items()
+        }
     limit = runs.budget_of(budget_calls, budget_tokens, budget_usd)
-    with runs.recorded(at, screen, access, budget=limit) as run:
-        tell_of_measured(screen, [made.flow for made in wanted], (), estimate=estimate)
-        runs.refuse_unpriced(budget_usd, [one for made in wanted for one in made.flow.resources])
-        return _tell_estimates(screen, wanted) if estimate else _made(screen, out, wanted, run)
+    with runs.record_run(store_path, screen, access, budget=limit) as run:
+        tell_of_measured(screen, [question_recipe.flow for question_recipe in recipe_counts], (), estimate=estimate)
+        runs.refuse_unpriced(
+            budget_usd, [resource for question_recipe in recipe_counts for resource in question_recipe.flow.resources]
+        )
+        return (
+            _print_estimates(screen, recipe_counts) if estimate else _create_questions(screen, out, recipe_counts, run)
+        )
 
 
-def _from_feedback(screen: Screen, out: Path, corpus: Corpus, access: frozenset[str]) -> Exit:
-    said = FeedbackQueue(corpus.backend.folder / FEEDBACK).read().values()
-    if not said:
+def _create_from_feedback(screen: Screen, out: Path, corpus: Corpus, access: frozenset[str]) -> Exit:
+    records = FeedbackQueue(corpus.backend.folder / FEEDBACK).read().values()
+    if not records:
         raise QueryError(f"{corpus.path} has no feedback yet. Users send it to /v1/feedback of `spolia serve`.")
-    seen = sorted({id for one in said for id in (*one.cited, *one.found)})
-    nodes = corpus.snapshot().nodes_of_ids(seen, access)
-    latest = {draft.question: draft for draft in drafts_of(said, nodes)}.values()
-    if preferred := list(feedback_rows(said, nodes)):
+    node_ids = sorted({id for record in records for id in (*record.cited, *record.found)})
+    nodes = corpus.snapshot().nodes_of_ids(node_ids, access)
+    latest = {draft.question: draft for draft in drafts_of(records, nodes)}.values()
+    if preferred := list(feedback_rows(records, nodes)):
         out.mkdir(parents=True, exist_ok=True)
         write_rows(out / PREFERENCES, preferred)
         screen.say(f"{several(len(preferred), 'corrected answer')} in {out / PREFERENCES}, for spolia train lm.")
-    if unasked := sum(bool(one.corrected) and not one.question for one in said):
+    if unasked := sum(bool(record.corrected) and not record.question for record in records):
         screen.say(
             f"{several(unasked, 'corrected answer')} without a question: no row can be made. Send the question with "
             "the feedback, or serve with --keep-values.",
             "yellow",
         )
-    kept, dropped = (tuple(one for one in latest if one.is_kept is kept) for kept in (True, False))
-    return _written(screen, out, CreatedQuestions(kept, dropped, {}, {}), Usage(), "", for_tuning=True)
+    accepted, rejected = (tuple(draft for draft in latest if draft.is_kept is is_kept) for is_kept in (True, False))
+    return _report_created(screen, out, CreatedQuestions(accepted, rejected, {}, {}), Usage(), "", for_tuning=True)
 
 
-def _recipes(
-    chunks: NodeGroup, llm: LanguageModel, file: Path | None, types: str, n: int, how: Mapping[str, Any]
+def _choose_recipes(
+    chunks: NodeGroup, llm: LanguageModel, file: Path | None, types: str, n: int, recipe_options: Mapping[str, Any]
 ) -> dict[Recipe, int]:
-    """How many questions by each recipe: by the one of a file, or by one for each type."""
+    """Return how many questions each recipe writes: one recipe from a file, or one for each type."""
     if file is not None:
-        return {Recipe.of(from_file(str(file), Parts(chunks, llm=llm))): n}
-    return {recipe(type, chunks, llm, **how): number for type, number in shares(types, n).items()}
+        return {Recipe.from_flow(load_flow_file(str(file), Parts(chunks, llm=llm))): n}
+    return {recipe(type, chunks, llm, **recipe_options): number for type, number in shares(types, n).items()}
 
 
-def _tell_estimates(screen: Screen, wanted: Mapping[Recipe, int]) -> Exit:
-    found = {made.type: estimate(made, number) for made, number in wanted.items()}
+def _print_estimates(screen: Screen, recipe_counts: Mapping[Recipe, int]) -> Exit:
+    estimates_by_type = {recipe.type: estimate(recipe, number) for recipe, number in recipe_counts.items()}
     note = "A question that is dropped costs up to as much again, since another one is made in its place."
-    estimates.tell_estimates(screen, found, sum(wanted.values()), [note], "no question is dropped")
+    estimates.print_estimates(screen, estimates_by_type, sum(recipe_counts.values()), [note], "no question is dropped")
     return Exit.DONE
 
 
-def _made(screen: Screen, out: Path, wanted: Mapping[Recipe, int], run: Run) -> Exit:
-    with run.lane() as lane, screen.progress("writing questions") as told:
-        created = create(wanted, told=told)
-    return _written(screen, out, created, lane.spent, run.id)
+def _create_questions(screen: Screen, out: Path, recipe_counts: Mapping[Recipe, int], run: Run) -> Exit:
+    with run.lane() as lane, screen.progress("writing questions") as on_progress:
+        created = create(recipe_counts, on_progress=on_progress)
+    return _report_created(screen, out, created, lane.spent, run.id)
 
 
-def _refuse_others_work(out: Path) -> None:
+def _refuse_overwriting(out: Path) -> None:
     """Refuse to replace questions that people have reviewed, or that this command has not made."""
     if not (out / QUESTIONS).exists():
         return
 
+    # BEFORE exists once a review was applied: then the questions are the work of people.
     if (out / REVIEW).exists() and not (out / BEFORE).exists():
-        found = reviewed(out / REVIEW, [item_in(place, row) for place, row in rows(out / QUESTIONS)])
-        if not (found.accepted or found.changed or found.rejected):
+        review_result = apply_review(
+            out / REVIEW, [parse_item(place, row) for place, row in read_rows(out / QUESTIONS)]
+        )
+        if not (review_result.accepted or review_result.changed or review_result.rejected):
             return
     raise DataError(
         f"{out / QUESTIONS} is there already, and was reviewed or is not of this command. Name another folder with -o, "
@@ -182,20 +195,24 @@ def _refuse_others_work(out: Path) -> None:
 
 
 def shares(types: str, n: int) -> dict[str, int]:
-    """How many questions of each type.
+    """Return how many questions each type gets.
 
     >>> shares("factoid=3,multi-hop=1", 100), shares("factoid,concept,multi-hop", 100)
     ({'factoid': 3, 'multi-hop': 1}, {'factoid': 34, 'concept': 33, 'multi-hop': 33})
     """
-    named = [part.strip().partition("=") for part in types.split(",") if part.strip()]
-    if not named or len({name for name, *_ in named}) < len(named):
+    entries = [part.strip().partition("=") for part in types.split(",") if part.strip()]
+    if not entries or len({name for name, *_ in entries}) < len(entries):
         raise QueryError(f"--types {types!r} names a type twice, or none. Write for example --types {EXAMPLE}.")
-    if any(mark for _, mark, _ in named):
-        if wrong := [name for name, _, number in named if not number.isdecimal() or int(number) < 1]:
+    if any(mark for _, mark, _ in entries):
+        if wrong := [name for name, _, number in entries if not number.isdecimal() or int(number) < 1]:
             raise QueryError(f"--types says no number for {wrong[0]!r}. Write for example --types {EXAMPLE}.")
-        return {name: int(number) for name, _, number in named}
-    each, more = divmod(n, len(named))
-    return {name: each + (at < more) for at, (name, *_) in enumerate(named) if each + (at < more)}
+        return {name: int(number) for name, _, number in entries}
+    base_count, remainder = divmod(n, len(entries))
+    return {
+        name: base_count + (index < remainder)
+        for index, (name, *_) in enumerate(entries)
+        if base_count + (index < remainder)
+    }
 
 
 def write_created(out: Path, created: CreatedQuestions, for_tuning: bool = False) -> list[Item]:
@@ -213,11 +230,15 @@ def write_created(out: Path, created: CreatedQuestions, for_tuning: bool = False
     return items
 
 
-def _written(
-    screen: Screen, out: Path, created: CreatedQuestions, spent: Usage, run: str, for_tuning: bool = False
+def _report_created(
+    screen: Screen, out: Path, created: CreatedQuestions, model_usage: Usage, run: str, for_tuning: bool = False
 ) -> Exit:
     items = write_created(out, created, for_tuning)
-    usage = {"calls": spent.calls, "tokens": spent.input_tokens + spent.output_tokens, "cost_usd": spent.cost_usd}
+    usage_data = {
+        "calls": model_usage.calls,
+        "tokens": model_usage.input_tokens + model_usage.output_tokens,
+        "cost_usd": model_usage.cost_usd,
+    }
     screen.give(
         path=str(out),
         questions=len(items),
@@ -225,12 +246,16 @@ def _written(
         dropped=created.counts,
         missing=dict(created.missing),
         stopped=dict(created.stopped),
-        spent=usage,
+        spent=usage_data,
         run=run,
     )
-    screen.show(f"{several(len(items), 'question')} in {out / QUESTIONS}, with {several(spent.calls, 'call')}.")
+    screen.show(f"{several(len(items), 'question')} in {out / QUESTIONS}, with {several(model_usage.calls, 'call')}.")
     if created.dropped:
-        rows = [(step, reason, f"{number:,}") for step, why in created.counts.items() for reason, number in why.items()]
+        rows = [
+            (step, reason, f"{number:,}")
+            for step, counts in created.counts.items()
+            for reason, number in counts.items()
+        ]
         screen.show(f"{several(len(created.dropped), 'question')} dropped:", table(rows, "filter", "why", ""))
     if items:
         screen.show(f"Review them in {out / REVIEW}, then: spolia questions -o {out} --review {out / REVIEW}")
@@ -241,19 +266,25 @@ def _written(
     return Exit.PARTLY if created.missing else Exit.DONE
 
 
-def _take_over(screen: Screen, review: Path, out: Path) -> Exit:
-    before = out / BEFORE if (out / BEFORE).exists() else out / QUESTIONS
-    if not before.exists():
-        raise DataError(f"There is no {before}. Name the folder that the questions were written to: -o DIR.")
-    items = [item_in(place, row) for place, row in rows(before)]
-    found = reviewed(review, items)
-    if before.name == QUESTIONS:
+def _apply_review(screen: Screen, review: Path, out: Path) -> Exit:
+    original_file = out / BEFORE if (out / BEFORE).exists() else out / QUESTIONS
+    if not original_file.exists():
+        raise DataError(f"There is no {original_file}. Name the folder that the questions were written to: -o DIR.")
+    items = [parse_item(place, row) for place, row in read_rows(original_file)]
+    review_result = apply_review(review, items)
+    # The first review keeps the questions as written, and a later review starts from them again.
+    if original_file.name == QUESTIONS:
         write_rows(out / BEFORE, map(item_row, items))
     part = out / f".{QUESTIONS}.part"
-    write_rows(part, map(item_row, found.items))
+    write_rows(part, map(item_row, review_result.items))
+    # The file is replaced in one step, so a kill leaves the old or the new questions.
     part.replace(out / QUESTIONS)
-    counts: dict[str, Any] = {"accepted": found.accepted, "changed": found.changed, "rejected": found.rejected}
-    screen.give(path=str(out), questions=len(found.items), **counts)
-    told = ", ".join(f"{number:,} {name}" for name, number in counts.items())
-    screen.show(f"{several(len(found.items), 'question')} in {out / QUESTIONS}: {told}.")
+    counts: dict[str, Any] = {
+        "accepted": review_result.accepted,
+        "changed": review_result.changed,
+        "rejected": review_result.rejected,
+    }
+    screen.give(path=str(out), questions=len(review_result.items), **counts)
+    summary = ", ".join(f"{number:,} {name}" for name, number in counts.items())
+    screen.show(f"{several(len(review_result.items), 'question')} in {out / QUESTIONS}: {summary}.")
     return Exit.DONE

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia.cli import options
 from spolia.cli.commands.keys import KEYS
-from spolia.cli.destinations import tell_of_models
+from spolia.cli.destinations import print_flow_servers
 from spolia.cli.exit_codes import Exit
-from spolia.cli.flow_parts import Parts, answering, flow_of, is_file, parts_of, with_sources
+from spolia.cli.flow_parts import Parts, add_second_source, build_parts, ensure_answer, is_file, load_flow
 from spolia.cli.measured_destinations import tell_of_measured
-from spolia.cli.model_profile import profile_of
-from spolia.cli.models import model_at
+from spolia.cli.model_profile import load_profile
+from spolia.cli.models import load_language_model
 from spolia.cli.options import MAIN, LiveMarkdown, RerankOptions
 from spolia.cli.parameters import argument, option
 from spolia.cli.readers import readers_of, redactor_of
 from spolia.cli.runs import FEEDBACK, RUNS, THREADS
 from spolia.cli.screen import Screen
-from spolia.errors import QueryError, installed
+from spolia.errors import QueryError, require_extra
 from spolia.evaluation.creation.feedback import FeedbackQueue
 from spolia.journal import Runs
 from spolia.journal.values import hiding
@@ -48,7 +48,7 @@ class ServeOptions(RerankOptions):
     access: options.Access = None
     group: Annotated[str, option("--group NAME", "The node group to search.")] = MAIN
     web: options.Web = None
-    known: options.Known = None
+    modules: options.Known = None
     allow_env: options.AllowEnv = None
     build_groups: options.BuildGroups = False
     prompts: options.OwnPrompts = None
@@ -59,7 +59,7 @@ class ServeOptions(RerankOptions):
 
 @dataclass(frozen=True)
 class TokenOptions:
-    """Options of an identity provider, whose tokens are keys."""
+    """Options of an identity provider, whose tokens are accepted as keys."""
 
     oidc_issuer: Annotated[
         str, option("--oidc-issuer URL", "OpenID Connect provider; its tokens are accepted as keys.")
@@ -78,14 +78,14 @@ class TokenOptions:
         if bool(self.oidc_issuer) != bool(self.oidc_audience):
             raise QueryError("Tokens of a provider need both: --oidc-issuer URL and --oidc-audience NAME.")
 
-    def accepted(self, others: "ApiKeys") -> "ApiKeys":
-        """Its tokens beside other keys."""
+    def combine_keys(self, other_keys: "ApiKeys") -> "ApiKeys":
+        """Return keys that accept the provider's tokens besides the other keys."""
         from spolia.server.tokens import IssuedTokens
 
         daily = DailyQuota(tokens=self.oidc_tokens_per_day)
-        how: dict[str, Any] = {"user": self.oidc_user, "groups": self.oidc_groups, "daily": daily}
-        at = self.oidc_issuer, self.oidc_audience
-        return IssuedTokens(others, *at, per_minute=self.oidc_requests_per_minute, **how)
+        claims: dict[str, Any] = {"user": self.oidc_user, "groups": self.oidc_groups, "daily": daily}
+        provider = self.oidc_issuer, self.oidc_audience
+        return IssuedTokens(other_keys, *provider, per_minute=self.oidc_requests_per_minute, **claims)
 
 
 @dataclass(frozen=True)
@@ -153,18 +153,22 @@ class UploadOptions:
             raise QueryError("--workers read what users send. Add --documents.")
 
     @contextmanager
-    def taken(self, parts: "Parts", given: ServeOptions) -> "Iterator[Documents | None]":
-        """While inside, documents are taken, and workers read and embed them."""
+    def open_uploads(self, parts: "Parts", serve_options: ServeOptions) -> "Iterator[Documents | None]":
+        """Take documents while inside; workers read and embed them."""
         if not self.documents:
             yield None
             return
-        found = Documents(
+        document_service = Documents(
             parts.chunks.corpus, folders=self.folder or (), scan_s=self.scan, callback_hosts=self.callback_host or (),
-            readers=readers_of(given.known, given.redact), keeps_originals=self.originals and not given.redact,
-            known=[one for one in (*parts.known, parts.embedder) if one is not None],
+            readers=readers_of(serve_options.modules, serve_options.redact), keeps_originals=self.originals and not serve_options.redact,
+            known=[part for part in (*parts.known_operators, parts.embedder) if part is not None],
         )  # fmt: skip
-        with nullcontext() if self.workers is None else _workers(found, self.workers, self.launch, given):
-            yield found
+        with (
+            nullcontext()
+            if self.workers is None
+            else _run_workers(document_service, self.workers, self.launch, serve_options)
+        ):
+            yield document_service
 
 
 @dataclass(frozen=True)
@@ -178,26 +182,26 @@ class SpanOptions:
         bool, option("--otel-content", "Also export texts: questions, prompts, passages, answers. Needs --keep-values.")
     ] = False
 
-    def refuse_half(self, given: ServeOptions) -> None:
-        if self.otel_content and not (self.otel and given.keep_values):
+    def refuse_half(self, serve_options: ServeOptions) -> None:
+        if self.otel_content and not (self.otel and serve_options.keep_values):
             raise QueryError(
                 "--otel-content exports texts that the journal keeps. Write --otel URL and --keep-values, too."
             )
 
     @contextmanager
-    def exported(self) -> "Iterator[Telemetry | None]":
+    def export_spans(self) -> "Iterator[Telemetry | None]":
         """Export spans while inside; gives None without a collector."""
         if not self.otel:
             yield None
             return
-        with installed("otel", "opentelemetry-sdk or its OTLP exporter", "`spolia serve --otel`"):
+        with require_extra("otel", "opentelemetry-sdk or its OTLP exporter", "`spolia serve --otel`"):
             from spolia.services.telemetry import Telemetry, exporting
         with exporting(self.otel) as processor:
             yield Telemetry(processor, self.otel_content)
 
 
 def serve(
-    given: ServeOptions,
+    serve_options: ServeOptions,
     *,
     host: Annotated[str, option("--host ADDRESS", "The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, option("--port", "The port; 0 for a free one.", min=0, max=65535)] = 8321,
@@ -207,7 +211,7 @@ def serve(
         list[str] | None, option("--allow-host NAME", "A name of this server beside localhost; repeatable.")
     ] = None,
     platform: PlatformOptions,
-    sent: UploadOptions,
+    uploads: UploadOptions,
     max_concurrent: Annotated[
         int, option("--max-concurrent", "Requests in progress; the next one gets 429.", min=1, max=10_000)
     ] = 256,
@@ -230,47 +234,55 @@ def serve(
 
     Without --keys you get a token, and only this machine can ask. With --json the first line is {"url", "token"}.
     """
-    screen = Screen(json=given.json)
-    screen.say(f"Opening {given.store} …")  # imports and models take seconds on a busy machine
+    screen = Screen(json=serve_options.json)
+    screen.say(f"Opening {serve_options.store} …")  # imports and models take seconds on a busy machine
 
-    with installed("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
+    with require_extra("server", "fastapi, uvicorn, uvloop, httptools, pyjwt or prometheus-client", "`spolia serve`"):
         from spolia.server.process import serve as serve_flows
         from spolia.server.service import HELD, Service, Shadow
 
     tokens.refuse_half()
-    sent.refuse_half()
-    spans.refuse_half(given)
+    uploads.refuse_half()
+    spans.refuse_half(serve_options)
     platform.refuse_half()
-    access = tuple(given.access or ())
-    llm = model_at(given.llm, given.model, profile_of(given.profile_file), given.think)
-    parts = with_sources(parts_of(given.store, given, llm, given.group, given.known, given.prompts), given.web, access)
+    access = tuple(serve_options.access or ())
+    llm = load_language_model(
+        serve_options.llm, serve_options.model, load_profile(serve_options.profile_file), serve_options.think
+    )
+    parts = add_second_source(
+        build_parts(
+            serve_options.store, serve_options, llm, serve_options.group, serve_options.modules, serve_options.prompts
+        ),
+        serve_options.web,
+        access,
+    )
     corpus = parts.chunks.corpus
     corpus.snapshot()
     screen.say("Loading flows and models …")
-    flows = _flows(given.flows or ["naive"], parts, screen)
+    flows = _load_flows(serve_options.flows or ["naive"], parts, screen)
 
     def tell(url: str, token: str) -> None:
         screen.give(url=url, token=token or None)
-        screen.show(f"{', '.join(one.name for one in flows)} at {url}/v1", f"token: {token}" if token else "")
+        screen.show(f"{', '.join(flow.name for flow in flows)} at {url}/v1", f"token: {token}" if token else "")
 
-    redactor, at = redactor_of(given.redact), corpus.backend.folder
+    redactor, folder = redactor_of(serve_options.redact), corpus.backend.folder
     hidden = None if redactor is None else hiding(redactor)
     if spans.otel:
         screen.say(f"Spans go to {spans.otel}, {'with' if spans.otel_content else 'without'} texts.")
-    kept = Runs(at / RUNS, values=given.keep_values, redact=hidden, entries=HELD)
-    with kept as runs, spans.exported() as telemetry:
+    run_store = Runs(folder / RUNS, values=serve_options.keep_values, redact=hidden, entries=HELD)
+    with run_store as runs, spans.export_spans() as telemetry:
         service = Service(
-            corpus, flows, _served("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
-            embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(at / FEEDBACK, hidden or str),
-            load=partial(_loaded, parts=parts, screen=screen), ledger=UsageLedger(at / "usage.db"),
+            corpus, flows, _load_served_flow("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
+            embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(folder / FEEDBACK, hidden or str),
+            load=partial(_load_alias, parts=parts, screen=screen), ledger=UsageLedger(folder / "usage.db"),
             shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
             telemetry=telemetry, live_markdown=live_markdown, cached=platform.cache_answers,
         )  # fmt: skip
         try:
-            with sent.taken(parts, given) as documents:
+            with uploads.open_uploads(parts, serve_options) as documents:
                 serve_flows(
                     service, tell, host=host, port=port, keys=keys, access=access, hosts=tuple(allow_host or ()),
-                    oidc=tokens.accepted if tokens.oidc_issuer else None, documents=documents,
+                    oidc=tokens.combine_keys if tokens.oidc_issuer else None, documents=documents,
                     origins=tuple(platform.cors_origin or ()), root_path=platform.root_path,
                     json_logs=platform.json_logs,
                 )  # fmt: skip
@@ -279,32 +291,36 @@ def serve(
     return Exit.DONE
 
 
-def _flows(named: Sequence[str], parts: "Parts", screen: Screen) -> "list[ServedFlow]":
-    """The flows to serve, by their names."""
-    flows = [_served(flow, parts, screen) for flow in named]
-    if taken := [one.name for one in flows if one.name in ALIASES]:
+def _load_flows(names: Sequence[str], parts: "Parts", screen: Screen) -> "list[ServedFlow]":
+    """Load the flows to serve."""
+    flows = [_load_served_flow(flow, parts, screen) for flow in names]
+    if alias_names := [flow.name for flow in flows if flow.name in ALIASES]:
         raise QueryError(
-            f"{taken[0]} is the name of an alias, which is served anyway. Leave it out, or rename the file."
+            f"{alias_names[0]} is the name of an alias, which is served anyway. Leave it out, or rename the file."
         )
-    if len({one.name for one in flows}) < len(flows):
-        raise QueryError(f"Two flows have one name: {', '.join(one.name for one in flows)}. Rename a file.")
-    tell_of_measured(screen, (one.answer for one in flows), ())
+    if len({flow.name for flow in flows}) < len(flows):
+        raise QueryError(f"Two flows have one name: {', '.join(flow.name for flow in flows)}. Rename a file.")
+    tell_of_measured(screen, (flow.answer for flow in flows), ())
     return flows
 
 
-def _loaded(alias: str, to: "Promotion", *, parts: "Parts", screen: Screen) -> "ServedFlow":
-    """The flow of an alias, for a running server."""
-    found = _served(to.checked(), parts, screen)
-    tell_of_models(screen, found.answer)
-    return replace(found, name=alias, promotion=to)
+def _load_alias(alias: str, promotion: "Promotion", *, parts: "Parts", screen: Screen) -> "ServedFlow":
+    """Load the flow of an alias, for a running server."""
+    served_flow = _load_served_flow(promotion.checked(), parts, screen)
+    print_flow_servers(screen, served_flow.answer)
+    return replace(served_flow, name=alias, promotion=promotion)
 
 
 @contextmanager
-def _workers(documents: "Documents", count: int, launch: str, given: ServeOptions) -> Iterator[None]:
-    """While inside, workers read and embed the documents."""
-    at = given.store if "://" in given.store else str(Path(given.store).absolute())
-    arguments = ["worker", "--jobs", at, "--wait", "0"]
-    for name, values in (("--known", given.known), ("--redact", given.redact), ("--allow-env", given.allow_env)):
+def _run_workers(documents: "Documents", count: int, launch: str, serve_options: ServeOptions) -> Iterator[None]:
+    """Run workers while inside, which read and embed the documents."""
+    store_address = serve_options.store if "://" in serve_options.store else str(Path(serve_options.store).absolute())
+    arguments = ["worker", "--jobs", store_address, "--wait", "0"]
+    for name, values in (
+        ("--known", serve_options.modules),
+        ("--redact", serve_options.redact),
+        ("--allow-env", serve_options.allow_env),
+    ):
         arguments += [word for value in values or () for word in (name, value)]
     launcher = LaunchCommand(launch) if launch else LocalProcesses()
     with SharedWorkers(documents.queue, max(8, 2 * count)) as shared, watched(launcher, count, arguments):
@@ -312,12 +328,12 @@ def _workers(documents: "Documents", count: int, launch: str, given: ServeOption
         yield
 
 
-def _served(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
-    """A flow by its name or file; one that only finds passages answers by one more step."""
+def _load_served_flow(name: str, parts: "Parts", screen: Screen) -> "ServedFlow":
+    """Load a flow by its name or file; add an answering step if it only finds passages."""
     from spolia.server.service import ServedFlow, conversational
 
-    found, chosen = flow_of(name, parts)
+    loaded_flow, chosen = load_flow(name, parts)
     if chosen:
         screen.say(f"{name} searches with {chosen}")
-    answer = conversational(answering(found, parts), parts.llm)
-    return ServedFlow(Path(name).stem if is_file(name) else name, answer, found)
+    answer = conversational(ensure_answer(loaded_flow, parts), parts.llm)
+    return ServedFlow(Path(name).stem if is_file(name) else name, answer, loaded_flow)

@@ -3,7 +3,7 @@
 from json import dumps
 from typing import Annotated
 
-from spolia.cli.destinations import sent_by, sent_lines
+from spolia.cli.destinations import format_destinations, list_destinations
 from spolia.cli.exit_codes import Exit
 from spolia.cli.flow_parts import Parts
 from spolia.cli.flow_views import STAND_IN, as_published, described, looked_at
@@ -22,7 +22,7 @@ from spolia.flows.catalogue import every_flow
 def show(
     flow: Annotated[str, argument("FLOW", FLOWS)] = "",
     store: MaybeStore = None,
-    known: Known = None,
+    modules: Known = None,
     allow_env: AllowEnv = None,
     prompts: OwnPrompts = None,
     web: Web = None,
@@ -40,28 +40,32 @@ def show(
     if not flow:
         raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
 
-    return _show_flow(screen, flow, looked_at(store, known, prompts, web, profile_file), mermaid, svg, yaml)
+    return _show_flow(screen, flow, looked_at(store, modules, prompts, web, profile_file), mermaid, svg, yaml)
 
 
 def _show_flow(screen: Screen, flow: str, parts: "Parts", mermaid: bool, svg: bool, yaml: bool) -> Exit:
-    found = described(flow, parts)
-    sends = sent_by(found, STAND_IN.given().values(), parts.trusted, opened=parts.chunks.corpus)
+    loaded_flow = described(flow, parts)
+    sends = list_destinations(
+        loaded_flow, STAND_IN.by_name().values(), parts.trusted, allowed_store=parts.chunks.corpus
+    )
     if screen.json:
-        drawn = {"tree": tree(found), "mermaid": flowchart(found), "svg": picture(found)}
-        screen.give(flow=flow, **drawn, yaml=dump(found, parts.given()), sends=sends)
-    for line in sent_lines(sends):
+        drawings = {"tree": tree(loaded_flow), "mermaid": flowchart(loaded_flow), "svg": picture(loaded_flow)}
+        screen.give(flow=flow, **drawings, yaml=dump(loaded_flow, parts.by_name()), sends=sends)
+    for line in format_destinations(sends):
         screen.say(line)
     if svg:
-        screen.write(picture(found))
+        screen.write(picture(loaded_flow))
         return Exit.DONE
-    screen.write(flowchart(found) if mermaid else dump(found, parts.given()) if yaml else tree(found))
+    screen.write(
+        flowchart(loaded_flow) if mermaid else dump(loaded_flow, parts.by_name()) if yaml else tree(loaded_flow)
+    )
     return Exit.DONE
 
 
 def _show_schema(screen: Screen) -> Exit:
-    found = schema()
-    screen.give(**found)
-    screen.write(dumps(found, indent=1, ensure_ascii=False))
+    flow_schema = schema()
+    screen.give(**flow_schema)
+    screen.write(dumps(flow_schema, indent=1, ensure_ascii=False))
     return Exit.DONE
 
 

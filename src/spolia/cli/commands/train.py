@@ -11,14 +11,14 @@ from spolia.cli.exit_codes import Exit
 from spolia.cli.experiments import (
     DEFAULT,
     SIMULATED,
-    announced,
-    parts_over,
-    real_model,
+    announce_log,
+    build_data_parts,
+    build_simulated_reader,
+    load_real_model,
     refuse_misspelt,
-    simulated_reader,
     with_profile_store,
 )
-from spolia.cli.flow_parts import Parts, parts_of, with_sources
+from spolia.cli.flow_parts import Parts, add_second_source, build_parts
 from spolia.cli.measuring_options import QuestionOptions
 from spolia.cli.options import Web
 from spolia.cli.parameters import argument, option
@@ -50,7 +50,7 @@ EMBEDDING = "hybrid"
 
 @dataclass(frozen=True)
 class TrainOptions(QuestionOptions):
-    """All options of `spolia train`: those of a language model are taken by the part `lm` alone."""
+    """Options of `spolia train`; those of a language model apply to the part `lm` alone."""
 
     rows: Annotated[Path | None, option("--rows FILE", "lm: the training rows, written by `spolia rows`.")] = None
     base: Annotated[
@@ -76,7 +76,7 @@ class TrainOptions(QuestionOptions):
 
 
 def train(
-    given: TrainOptions,
+    options: TrainOptions,
     part: Annotated[
         str,
         argument(
@@ -111,59 +111,59 @@ def train(
     command continues, and gives the same weights. The part `lm` learns from rows instead (TRL).
     """
     if part == LM:
-        return _language_model(given, out, steps)
+        return _tune_language_model(options, out, steps)
     if data is None:
         raise DataError(f"The part {part} learns from questions. Write --data DATA.")
 
-    screen, source = Screen(json=given.json), DataSet(str(data))
-    refuse_misspelt(given)
+    screen, source = Screen(json=options.json), DataSet(str(data))
+    refuse_misspelt(options)
     if source.columns:
         screen.say(source.columns)
-    given = with_profile_store(given, source)
-    items, apart = list(source.items(stored=given.store is not None)), _others(kept_apart, given.store)
-    parts = parts_for(given, source, [*items, *(apart or ())], screen, web)
-    runs.refuse_unpriced(given.budget_usd, [parts.llm])
-    limit = runs.budget_of(given.budget_calls, given.budget_tokens, given.budget_usd)
-    trainer = trainer_of(part, _context(parts, screen, given))
-    asking = runs.recorded(parts.chunks.corpus.path, screen, budget=limit, share=True)
-    log = announced(UsageLog.of_data(data, cache_folder(), marks_of(items)), screen)
-    with log as usage_log, screen.progress(f"training: {part}") as progress, asking as run:
-        found = trained(
+    options = with_profile_store(options, source)
+    items, other_items = list(source.items(stored=options.store is not None)), _read_items(kept_apart, options.store)
+    parts = build_training_parts(options, source, [*items, *(other_items or ())], screen, web)
+    runs.refuse_unpriced(options.budget_usd, [parts.llm])
+    limit = runs.budget_of(options.budget_calls, options.budget_tokens, options.budget_usd)
+    trainer = trainer_of(part, _build_context(parts, screen, options))
+    recorded_run = runs.record_run(parts.chunks.corpus.path, screen, budget=limit, share=True)
+    log = announce_log(UsageLog.for_data(data, cache_folder(), marks_of(items)), screen)
+    with log as usage_log, screen.progress(f"training: {part}") as progress, recorded_run as run:
+        result = trained(
             trainer,
             items,
             out,
-            kept_apart=apart,
+            kept_apart=other_items,
             steps=steps,
-            budget_s=_seconds(budget),
-            seed=given.seed,
+            budget_s=_parse_seconds(budget),
+            seed=options.seed,
             data=source.name,
-            given=parts.given(),
+            given=parts.by_name(),
             usage_log=usage_log,
             run=run,
-            told=lambda step, of, loss, validation: progress(step, of, _curve(loss, validation)),
+            told=lambda step, total, loss, validation: progress(step, total, _curve(loss, validation)),
         )
-    simulated = {"simulated": True} if given.llm == SIMULATED else {}
-    screen.give(**simulated, sha256=found.sha256, card=found.card, flow=str(out / "flow.yaml"))
-    held_out = [one for one in items if part_of(one.id) == REPORT]
-    is_unseen = bool(held_out) and not any(found.weights.was_trained_on(one.question) for one in held_out)
-    _show(screen, found.card, out, data, given.store, is_unseen)
+    simulated = {"simulated": True} if options.llm == SIMULATED else {}
+    screen.give(**simulated, sha256=result.sha256, card=result.card, flow=str(out / "flow.yaml"))
+    held_out = [item for item in items if part_of(item.id) == REPORT]
+    is_unseen = bool(held_out) and not any(result.weights.was_trained_on(item.question) for item in held_out)
+    _show_result(screen, result.card, out, data, options.store, is_unseen)
     return Exit.DONE
 
 
-def _language_model(given: TrainOptions, out: Path, steps: int | None) -> Exit:
+def _tune_language_model(options: TrainOptions, out: Path, steps: int | None) -> Exit:
     """Tune a language model on rows."""
-    if given.rows is None or not given.base:
+    if options.rows is None or not options.base:
         raise DataError("A language model is tuned on rows. Write --rows FILE and --base DIR.")
 
-    screen = Screen(json=given.json)
-    tuning = Tuning(given.method or "sft", given.rank, given.rate, given.batch, given.accumulate)
-    measure = answer_measure(parse_measure(given.reward)) if given.reward else None
+    screen = Screen(json=options.json)
+    tuning = Tuning(options.method or "sft", options.rank, options.rate, options.batch, options.accumulate)
+    measure = answer_measure(parse_measure(options.reward)) if options.reward else None
     with screen.progress(f"training: {LM}") as progress:
-        found = tune(
-            given.rows, given.base, out, tuning, revision=given.revision, measure=measure, steps=steps or STEPS,
-            seed=given.seed, told=lambda step, of, loss, _: progress(step, of, _curve(loss, None)),
+        tuned_model = tune(
+            options.rows, options.base, out, tuning, revision=options.revision, measure=measure, steps=steps or STEPS,
+            seed=options.seed, told=lambda step, total, loss, _: progress(step, total, _curve(loss, None)),
         )  # fmt: skip
-    card = found.card
+    card = tuned_model.card
     screen.give(sha256=card["sha256"], card=card, model=str(out))
     last = ", ".join(f"{name} {value:.4g}" for name, value in card["curve"][-1].items() if name != "step")
     screen.show(
@@ -175,62 +175,63 @@ def _language_model(given: TrainOptions, out: Path, steps: int | None) -> Exit:
     return Exit.DONE
 
 
-def parts_for(
-    given: QuestionOptions,
+def build_training_parts(
+    options: QuestionOptions,
     data: "DataSet",
     items: "list[Item]",
     screen: Screen,
     web: Sequence[str] | None = None,
 ) -> "Parts":
-    """The store, or the passages of the data; both sources, if a condition names the second; and the models."""
-    llm = simulated_reader(given, data, items) if given.llm == SIMULATED else real_model(given)
-    if given.store is not None:
-        parts = parts_of(given.store, given, llm, known=given.known)
+    """Build parts from the store or the data's passages, with the models and, if a condition names one, the second
+    source."""
+    llm = build_simulated_reader(options, data, items) if options.llm == SIMULATED else load_real_model(options)
+    if options.store is not None:
+        parts = build_parts(options.store, options, llm, modules=options.known)
     else:
-        with screen.progress(f"indexing {data.name}") as told:
-            flows, fields = [given.retriever or EMBEDDING], named_fields(web or ())
-            parts, _ = parts_over(data, flows, given, llm, told, say=screen.say, fields=fields)
-    return with_sources(parts.but(retriever=given.retriever or DEFAULT), web)
+        with screen.progress(f"indexing {data.name}") as on_progress:
+            flows, fields = [options.retriever or EMBEDDING], named_fields(web or ())
+            parts, _ = build_data_parts(data, flows, options, llm, on_progress, say=screen.say, fields=fields)
+    return add_second_source(parts.but(retriever=options.retriever or DEFAULT), web)
 
 
-def _context(parts: "Parts", screen: Screen, given: TrainOptions) -> "TrainingContext":
-    """The context of the training; without an embedder, and with a message, where its vectors are missing."""
+def _build_context(parts: "Parts", screen: Screen, options: TrainOptions) -> "TrainingContext":
+    """Build the training context; without an embedder, and with a message, if its vectors are missing."""
     group, embedder = parts.chunks, parts.embedder
     if parts.retriever == "bm25":
         embedder = None
-    elif embedder is not None and not group.snapshot().manifest(group.name).embedded(embedder.name):
+    elif embedder is not None and not group.snapshot().manifest(group.name).find_embedding(embedder.name):
         screen.say("The store has no vectors: the part is trained without an embedder.", "yellow")
         embedder = None
 
     def search(top_k: int) -> "Retriever":
-        found = found_by(parts.retriever, group, embedder, top_k, parts.scorer, parts.ranker)
-        return found if parts.second is None else within(found, Not(parts.second))
+        retriever = found_by(parts.retriever, group, embedder, top_k, parts.scorer, parts.ranker)
+        return retriever if parts.second_condition is None else within(retriever, Not(parts.second_condition))
 
-    return TrainingContext(group, embedder, parts.llm, search, parts.web, given.base, given.method)
+    return TrainingContext(group, embedder, parts.llm, search, parts.web, options.base, options.method)
 
 
-def _others(data: Path | None, store: str | None) -> "list[Item] | None":
+def _read_items(data: Path | None, store: str | None) -> "list[Item] | None":
     return None if data is None else list(DataSet(str(data)).items(stored=store is not None))
 
 
-def _seconds(budget: str) -> float | None:
+def _parse_seconds(budget: str) -> float | None:
     if not budget:
         return None
-    found = TuningBudget.parse(budget)
-    if found.unit != SECONDS:
+    time_budget = TuningBudget.parse(budget)
+    if time_budget.unit != SECONDS:
         raise DataError(f"--budget {budget} is not a time. Write 90s, 15m or 2h, or a number of steps: --steps N.")
-    return found.amount
+    return time_budget.amount
 
 
 def _curve(loss: float, validation: float | None) -> str:
     return f"loss {loss:.4f}" + ("" if validation is None else f", validation {validation:.4f}")
 
 
-def _show(screen: Screen, card: Any, out: Path, data: Path, store: str | None, is_unseen: bool) -> None:
+def _show_result(screen: Screen, card: Any, out: Path, data: Path, store: str | None, is_unseen: bool) -> None:
     """Show the score and how to go on; `is_unseen`: no question of the part report was trained on."""
-    asked = card["questions"]
+    question_counts = card["questions"]
     screen.show(
-        f"Trained: {card['part']}, on {several(asked['train'], 'question')} in "
+        f"Trained: {card['part']}, on {several(question_counts['train'], 'question')} in "
         f"{several(card['steps']['made'], 'step')}, "
         f"{card['cost']['prepare_cpu_s'] + card['cost']['steps_cpu_s']:.1f} CPU-s."
     )
@@ -241,9 +242,9 @@ def _show(screen: Screen, card: Any, out: Path, data: Path, store: str | None, i
     for note in card["notes"]:
         screen.say(note, "yellow" if note.startswith("Warning") else "dim")
     flow = out / "flow.yaml"
-    how = f"Use it: spolia ask QUESTION --flow {flow} --store {store or 'STORE'}"
+    advice = f"Use it: spolia ask QUESTION --flow {flow} --store {store or 'STORE'}"
     if card["part"] == RANKER and store is None:
-        how = f"It is for the passages of {data} alone; for a store, train with --store STORE."
+        advice = f"It is for the passages of {data} alone; for a store, train with --store STORE."
         if is_unseen:
-            how += f" Measure it: spolia eval {flow} --data {data} --split report"
-    screen.say(f"Written: {flow}. {how}")
+            advice += f" Measure it: spolia eval {flow} --data {data} --split report"
+    screen.say(f"Written: {flow}. {advice}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from spolia import checksums
-from spolia.cli.autorag_study import ImportedStudy, imported_study
+from spolia.cli.autorag_study import ImportedStudy, read_imported_study
 from spolia.cli.commands.eval import DATA
 from spolia.cli.exit_codes import Exit
 from spolia.cli.experiments import with_profile_store
@@ -23,8 +23,8 @@ from spolia.cli.tuning_run import TuningRun
 from spolia.core.plurals import several
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.evaluation.data.json_lines import whole_files
-from spolia.evaluation.experiment.comparison import amount
+from spolia.evaluation.data.json_lines import replace_files
+from spolia.evaluation.experiment.comparison import format_interval
 from spolia.models.file_hash import cache_folder
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ BEST, RESULT, REPORT, STUDY = "best.yaml", "tuned.json", "report.html", "study.j
 NAMED_FILES = re.compile(r"""\buse:\s*["']?([^"',}\n]+\.(?:ya?ml|json))\b""", re.IGNORECASE)
 """Flow files that a space names."""
 OBJECTIVE = "nDCG@10"
-LISTED = 5
+MAX_LISTED = 5
 """Flows that are shown beside the chosen one."""
 
 
@@ -107,81 +107,85 @@ class TuningOptions(MeasuringOptions):
     estimate: Estimated = False
 
 
-def tune(given: TuningOptions) -> Exit:
+def tune(options: TuningOptions) -> Exit:
     """Choose the best flow of a space on your own questions, within a budget.
 
     Spolia picks the flow on the parts `tune` and `select`, then scores it on `report`, with a bound on the regret to
     the other finalists. With fewer than 200 questions and one objective, all are used to choose, and the score is
     corrected for that. Scores are kept as they are computed: after a kill, the same command continues.
     """
-    screen, given = Screen(json=given.json), with_profile_store(given, DataSet(str(given.data)))
-    read = [Path(given.space), given.data, *(folder / RESULT for folder in given.warm or ())]
-    if (file := Path(given.space)).is_file():
-        read += [file.parent / one for one in NAMED_FILES.findall(file.read_text("utf-8", "replace"))]
-    finished = FinishedStudy(given.out, given, read)
-    if not given.estimate and (before := finished.read()) is not None:
-        _tell_again(screen, before, given.out)
+    screen, options = Screen(json=options.json), with_profile_store(options, DataSet(str(options.data)))
+    input_files = [Path(options.space), options.data, *(folder / RESULT for folder in options.warm or ())]
+    if (file := Path(options.space)).is_file():
+        input_files += [file.parent / name for name in NAMED_FILES.findall(file.read_text("utf-8", "replace"))]
+    finished = FinishedStudy(options.out, options, input_files)
+    # A finished study is answered from its file, before the optimizer is imported.
+    if not options.estimate and (earlier_result := finished.read()) is not None:
+        _repeat_result(screen, earlier_result, options.out)
         return Exit.DONE
 
-    study = imported_study(screen, given.space, given.out, given)
-    objective, how = _search_of(given, study)
-    running = TuningRun(screen, given.data, given)
-    if given.estimate:
-        with nullcontext(given.space) if study is None else study.as_file() as space:
-            running.tuning_estimated(space, objective, given.out, **how)
+    study = read_imported_study(screen, options.space, options.out, options)
+    objective, search_options = _build_search_options(options, study)
+    running = TuningRun(screen, options.data, options)
+    if options.estimate:
+        with nullcontext(options.space) if study is None else study.as_file() as space:
+            running.print_tuning_estimate(space, objective, options.out, **search_options)
         return Exit.DONE
     if study is not None:
         study.refuse_overwriting()
-    prior = [*(study.prior if study else ()), *(point for folder in given.warm or () for point in _points(folder))]
-    how |= {"seed": given.seed, "prior": prior, "cold": given.cold}
-    how |= {"workers": given.workers, "processes": given.processes}
-    with nullcontext(given.space) if study is None else study.as_file() as space:
-        found, files = running.tuned(space, objective, given.out, **how)
+    prior = [
+        *(study.prior if study else ()),
+        *(point for folder in options.warm or () for point in _read_points(folder)),
+    ]
+    search_options |= {"seed": options.seed, "prior": prior, "cold": options.cold}
+    search_options |= {"workers": options.workers, "processes": options.processes}
+    with nullcontext(options.space) if study is None else study.as_file() as space:
+        tuned_flow, files = running.tune_space(space, objective, options.out, **search_options)
     if study is not None:
         study.write(screen)
-    result = _written(found, files, given.out)
-    if given.llm == "simulated":
+    result = _write_result(tuned_flow, files, options.out)
+    if options.llm == "simulated":
         result = {"simulated": True, **result}
     if study is not None:
         result = {**result, "autorag": study.json()}
     screen.give(**result)
-    _show(screen, found, given)
-    if found.is_cut_short or found.excluded or found.finalists[0].failed:
+    _show_result(screen, tuned_flow, options)
+    if tuned_flow.is_cut_short or tuned_flow.excluded or tuned_flow.finalists[0].failed:
         return Exit.PARTLY
-    _finish(finished, result, given.out)
+    _save_result(finished, result, options.out)
     return Exit.DONE
 
 
-def _search_of(given: TuningOptions, study: "ImportedStudy | None") -> tuple[str, dict[str, Any]]:
+def _build_search_options(options: TuningOptions, study: "ImportedStudy | None") -> tuple[str, dict[str, Any]]:
     """Objective and settings of the search. Options override AutoRAG's configuration; limits of both hold."""
-    how: dict[str, Any] = {"budget": given.budget or None, "strategy": given.strategy or None}
+    search_options: dict[str, Any] = {"budget": options.budget or None, "strategy": options.strategy or None}
     if study is None:
-        return given.objective or OBJECTIVE, how | {"under": given.under or (), "combine": "front"}
-    config, under = study.config, [*study.config.under, *(given.under or ())]
-    if given.objective:
-        return given.objective, how | {"under": under, "combine": "front"}
-    return config.objective or OBJECTIVE, how | {"under": under, "combine": config.combine}
+        return options.objective or OBJECTIVE, search_options | {"under": options.under or (), "combine": "front"}
+    config, under = study.config, [*study.config.under, *(options.under or ())]
+    if options.objective:
+        return options.objective, search_options | {"under": under, "combine": "front"}
+    return config.objective or OBJECTIVE, search_options | {"under": under, "combine": config.combine}
 
 
-def _finish(finished: FinishedStudy, result: Mapping[str, Any], out: Path) -> None:
+def _save_result(finished: FinishedStudy, result: Mapping[str, Any], out: Path) -> None:
     """Keep the result of a study that ended: the same command then reads one file."""
     reads, store = json.loads((out / STUDY).read_text("utf-8"))["reads"], cache_folder() / "datasets"
     finished.write(result, reads, store, [out / name for name in (BEST, RESULT, REPORT, STUDY)])
 
 
-def _written(found: "TunedFlow", files: Mapping[str, str], out: Path) -> dict[str, Any]:
-    """The result as plain data, written with the other files or not at all."""
-    result = found.json()
+def _write_result(tuned_flow: "TunedFlow", files: Mapping[str, str], out: Path) -> dict[str, Any]:
+    """Write the result and the other files, or none of them; return the result as plain data."""
+    result = tuned_flow.json()
     files = {**files, RESULT: json_text(checksums.sign(result)) + "\n"}
-    with whole_files(*(out / name for name in files)) as parts:
+    with replace_files(*(out / name for name in files)) as parts:
         for part, text in zip(parts, files.values(), strict=True):
             part.write_text(text, "utf-8")
     result["best"] |= {"file": str(out / BEST)}
     return result
 
 
-def _tell_again(screen: Screen, result: dict[str, Any], out: Path) -> None:
-    """The result of a study that ended, of which nothing has changed."""
+def _repeat_result(screen: Screen, result: dict[str, Any], out: Path) -> None:
+    """Print the result of a finished study again, since nothing has changed."""
     result["spent"] = dict.fromkeys(result["spent"], 0)
     score, choices = result["score"], ", ".join(map("=".join, result["best"]["choices"].items()))
     screen.give(**result)
@@ -195,46 +199,50 @@ def _tell_again(screen: Screen, result: dict[str, Any], out: Path) -> None:
     screen.say(f"Nothing has changed since this study ended, and nothing was computed. All of it: {out / REPORT}")
 
 
-def _points(folder: Path) -> list[dict[str, int]]:
-    """The best points of an earlier study."""
+def _read_points(folder: Path) -> list[dict[str, int]]:
+    """Read the best points of an earlier study."""
     try:
         finalists = checksums.read(folder / RESULT)["finalists"]
-        return [{str(name): int(at) for name, at in one["point"].items()} for one in finalists]
+        return [{str(name): int(index) for name, index in finalist["point"].items()} for finalist in finalists]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(
             f"{folder / RESULT} holds no result of a study ({error}). Name the folder of one: spolia tune ... -o DIR."
         ) from error
 
 
-def _show(screen: Screen, found: "TunedFlow", given: TuningOptions) -> None:
-    unit = found.is_share
+def _show_result(screen: Screen, tuned_flow: "TunedFlow", options: TuningOptions) -> None:
+    is_share = tuned_flow.is_share
     has_ahead = any(
-        one.ahead for one in found.finalists[1:]
+        finalist.ahead for finalist in tuned_flow.finalists[1:]
     )  # not where all questions chose: only the best has a score
-    listed = found.finalists[: LISTED + 1 if has_ahead or found.has_means else 1]
+    listed = tuned_flow.finalists[: MAX_LISTED + 1 if has_ahead or tuned_flow.has_means else 1]
     rows = [
         (
-            "" if at else "best",
-            amount(one.score, unit) if one.score else "",
-            *(amount(one.ahead, unit) if at and one.ahead else "" for _ in range(has_ahead)),
-            *(", ".join(f"{name} {cell}" for name, cell in one.mean_cells) for _ in range(found.has_means)),
-            *(f"{one.failed} of {one.asked}" for _ in range(found.has_failed)),
-            ", ".join(map("=".join, one.choices)),
+            "" if rank else "best",
+            format_interval(finalist.score, is_share) if finalist.score else "",
+            *(format_interval(finalist.ahead, is_share) if rank and finalist.ahead else "" for _ in range(has_ahead)),
+            *(", ".join(f"{name} {cell}" for name, cell in finalist.mean_cells) for _ in range(tuned_flow.has_means)),
+            *(f"{finalist.failed} of {finalist.questions_asked}" for _ in range(tuned_flow.has_failed)),
+            ", ".join(map("=".join, finalist.choices)),
         )
-        for at, one in enumerate(listed)
+        for rank, finalist in enumerate(listed)
     ]
-    more = (*("ahead of the best",) * has_ahead, *("means",) * found.has_means, *("failed",) * found.has_failed)
-    screen.show(
-        f"{found.objective} on {found.fresh or found.questions} {found.scored_on}; {several(found.flows, 'flow')}, "
-        f"{found.asked:,} asked, {found.rows:,} scores computed now",
-        table(rows, "", found.measure, *more, "choices"),
+    columns = (
+        *("ahead of the best",) * has_ahead,
+        *("means",) * tuned_flow.has_means,
+        *("failed",) * tuned_flow.has_failed,
     )
-    if found.regret_bound is not None:
-        lost = f"{100 * found.regret_bound:.1f}" if unit else f"{found.regret_bound:.4g}"
+    screen.show(
+        f"{tuned_flow.objective} on {tuned_flow.fresh or tuned_flow.questions} {tuned_flow.scored_on}; {several(tuned_flow.flows, 'flow')}, "
+        f"{tuned_flow.flows_asked:,} asked, {tuned_flow.rows:,} scores computed now",
+        table(rows, "", tuned_flow.measure, *columns, "choices"),
+    )
+    if tuned_flow.regret_bound is not None:
+        lost = f"{100 * tuned_flow.regret_bound:.1f}" if is_share else f"{tuned_flow.regret_bound:.4g}"
         screen.show(f"No finalist is better by more than {lost} (95 % confidence).")
-    for choices, why in found.excluded:
-        screen.say(f"Left out: {one_line(choices, 80)}, since {one_line(why, 300)}", "yellow")
-    for note in found.notes:
+    for choices, reason in tuned_flow.excluded:
+        screen.say(f"Left out: {one_line(choices, 80)}, since {one_line(reason, 300)}", "yellow")
+    for note in tuned_flow.notes:
         screen.say(note, "yellow")
-    best, store = given.out / BEST, f" --store {shlex.quote(given.store)}" if given.store else ""
+    best, store = options.out / BEST, f" --store {shlex.quote(options.store)}" if options.store else ""
     screen.say(f"Written: {best}. Serve it, or measure it: spolia eval {best} --data DATA{store}")

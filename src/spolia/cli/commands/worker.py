@@ -8,7 +8,7 @@ from spolia.cli.exit_codes import Exit
 from spolia.cli.parameters import option
 from spolia.cli.readers import readers_of
 from spolia.cli.screen import Screen
-from spolia.cli.user_modules import own
+from spolia.cli.user_modules import load_user_modules
 from spolia.errors import QueryError
 from spolia.indexing.workers.pool import WorkerProcesses
 from spolia.services.jobs import JobQueue
@@ -33,6 +33,6 @@ def worker(
         raise QueryError(f"Store not found: {jobs}. Start `spolia serve --documents --workers 0` first.")
     with WorkerProcesses(1) as processes, suppress(KeyboardInterrupt):  # or SIGTERM: the usual end of a worker
         queue = JobQueue(table_of(corpus))
-        work(queue, processes, readers=readers_of(known, redact), known=own(known).operators, wait_s=wait)
+        work(queue, processes, readers=readers_of(known, redact), known=load_user_modules(known).operators, wait_s=wait)
         Screen().say(f"Ended: {jobs} has no running service. `spolia serve --documents` starts one.")
     return Exit.DONE

@@ -1,4 +1,4 @@
-"""Questions made until there are enough, and why others were dropped."""
+"""Creation of questions until there are enough, with the reasons why others were dropped."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ from spolia.models.prompting.stand_in_models import Silent, Unanswered
 from spolia.models.protocols import LanguageModel
 from spolia.types import Failure, Prompt, Quote, Value
 
-AT_ONCE = 16
+BATCH_SIZE = 16
 """Questions that are made together."""
 TRIES = 4
 """Drafts for each question that is wanted, at most, and `AT_ONCE` in all at least: where filters drop more than that,
 the prompts do not suit the documents, and going on would only cost."""
 SAMPLE = 5
 """Drafts that an estimate is made of."""
-Told: TypeAlias = Callable[[int, int], None]
+ProgressCallback: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ class CreatedQuestions(Value):
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many each step dropped, by reason, most first."""
-        found: dict[str, Counter[str]] = {}
-        for one in self.dropped:
-            reason = one.reason.partition(":")[0].partition("“")[0].strip()
-            found.setdefault(one.dropped_by, Counter())[reason] += 1
-        return {step: dict(reasons.most_common()) for step, reasons in found.items()}
+        """Return how many drafts each step dropped, by reason, most frequent first."""
+        reasons_by_step: dict[str, Counter[str]] = {}
+        for draft in self.dropped:
+            reason = draft.reason.partition(":")[0].partition("“")[0].strip()
+            reasons_by_step.setdefault(draft.dropped_by, Counter())[reason] += 1
+        return {step: dict(reasons.most_common()) for step, reasons in reasons_by_step.items()}
 
 
 def create(
-    wanted: Mapping[Recipe, int],
+    numbers: Mapping[Recipe, int],
     *,
-    told: Told = lambda done, total: None,
+    on_progress: ProgressCallback = lambda done, total: None,
 ) -> CreatedQuestions:
     """Make `number` questions by each recipe, without near duplicates.
 
@@ -64,49 +64,57 @@ def create(
     questions of the same seed begin with these.
 
     Args:
-        wanted: how many by each recipe; the first says what is a near-duplicate.
-        told: learns how many questions there are, of how many.
+        numbers: how many by each recipe; the first says what is a near-duplicate.
+        on_progress: learns how many questions there are, of how many.
 
     Raises:
         ModelUnavailable: a model cannot be reached. A spent budget is no error: it ends the work.
     """
-    distinct = next((one.distinct for one in wanted), DISTINCT)
-    kept: list[QuestionDraft] = []
+    distinct = next((recipe.distinct for recipe in numbers), DISTINCT)
+    accepted: list[QuestionDraft] = []
     dropped: list[QuestionDraft] = []
     missing: dict[str, int] = {}
     stopped: dict[str, str] = {}
-    total = sum(wanted.values())
-    for one, number in wanted.items():
-        at, there = 0, len(kept)
-        while (lacking := number - (len(kept) - there)) > 0:
-            width = min(AT_ONCE, lacking, most_drafts(number) - at)
-            may_ask = width > 0 and one.type not in stopped and "budget" not in stopped.values()
-            drafts = one.sample(SampleRange(at, at + width)) if may_ask else ()
+    total = sum(numbers.values())
+    for recipe, number in numbers.items():
+        start, accepted_before = 0, len(accepted)
+        while (missing_count := number - (len(accepted) - accepted_before)) > 0:
+            # No batch is larger than what is missing, so that few questions are made in vain.
+            width = min(BATCH_SIZE, missing_count, most_drafts(number) - start)
+            may_ask = width > 0 and recipe.type not in stopped and "budget" not in stopped.values()
+            drafts = recipe.sample(SampleRange(start, start + width)) if may_ask else ()
             if not drafts:
-                missing[one.type] = lacking
-                stopped.setdefault(one.type, one.source if width > 0 else "tries")
+                missing[recipe.type] = missing_count
+                stopped.setdefault(recipe.type, recipe.source if width > 0 else "tries")
                 break
-            at += width
-            results = one.body.batch(drafts)
+            start += width
+            results = recipe.body.batch(drafts)
             if any(isinstance(result, Failure) for result in results):
-                stopped[one.type] = "budget"
-                _refuse_others(results)
-            made = [result for result in results if not isinstance(result, Failure)]
-            if len(kept) == there and made and all(draft.reason.startswith(UNUSABLE) for draft in made):
-                stopped.setdefault(one.type, "model")
-            every = distinct((*kept, *made))
-            dropped += [draft for draft in every if not draft.is_kept]
-            kept = [draft for draft in every if draft.is_kept]
-            told(len(kept), total)
-    return CreatedQuestions(tuple(kept), tuple(dropped), missing, stopped)
+                stopped[recipe.type] = "budget"
+                _raise_other_failures(results)
+            revised = [result for result in results if not isinstance(result, Failure)]
+            # Nothing is accepted yet, and no reply of a whole batch can be used: more calls would only
+            # cost.
+            if (
+                len(accepted) == accepted_before
+                and revised
+                and all(draft.reason.startswith(UNUSABLE) for draft in revised)
+            ):
+                stopped.setdefault(recipe.type, "model")
+            # Questions of earlier batches come first, so that a later one is dropped as their duplicate.
+            compared = distinct((*accepted, *revised))
+            dropped += [draft for draft in compared if not draft.is_kept]
+            accepted = [draft for draft in compared if draft.is_kept]
+            on_progress(len(accepted), total)
+    return CreatedQuestions(tuple(accepted), tuple(dropped), missing, stopped)
 
 
 def most_drafts(number: int) -> int:
-    """The largest number of drafts for a number of questions."""
-    return max(AT_ONCE, TRIES * number)
+    """Return the largest number of drafts for a number of questions."""
+    return max(BATCH_SIZE, TRIES * number)
 
 
-def _refuse_others(results: list[QuestionDraft | Failure]) -> None:
+def _raise_other_failures(results: list[QuestionDraft | Failure]) -> None:
     """Raise the first failure that is no spent budget."""
     for result in results:
         if isinstance(result, Failure) and not isinstance(result.error, BudgetSpent):
@@ -114,7 +122,7 @@ def _refuse_others(results: list[QuestionDraft | Failure]) -> None:
 
 
 def estimate(recipe: Recipe, number: int) -> dict[str, Any]:
-    """The model calls of `number` questions if none is dropped; asks no language model.
+    """Estimate the model calls of `number` questions if none is dropped, without asking a language model.
 
     Returns:
         `calls` and `tokens` (with the longest replies that are allowed), `most_calls` (with every reply repaired, and
@@ -122,27 +130,28 @@ def estimate(recipe: Recipe, number: int) -> dict[str, Any]:
     """
     use, drafts = ModelUse(), recipe.sample(SampleRange(0, min(SAMPLE, number)))
 
-    def said(model: Any, prompt: Prompt, max_tokens: int) -> None:
+    def add_use(model: Any, prompt: Prompt, max_tokens: int) -> None:
         use.add(model, prompt, max_tokens)
 
     for step in recipe.steps:
         silent: Operator[Any, Any] = replaced(
-            step, lambda one: Silent(one, said) if isinstance(one, LanguageModel) else one
+            step, lambda part: Silent(part, add_use) if isinstance(part, LanguageModel) else part
         )
         for draft in drafts:
+            # A silent model counts the prompt and gives no reply, which ends the step.
             with suppress(Unanswered, StepFailed):
                 silent(_stand_in(draft))
-    each, bound = number / max(1, len(drafts)), recipe.body.calls()
+    scale, bound = number / max(1, len(drafts)), recipe.body.calls()
     return {
-        "calls": round(use.usage.calls * each),
+        "calls": round(use.usage.calls * scale),
         "most_calls": None if bound is None else bound * most_drafts(number),
-        "tokens": round((use.usage.input_tokens + use.usage.output_tokens) * each),
-        "cost_usd": use.usage.cost_usd * each if use.has_price else None,
+        "tokens": round((use.usage.input_tokens + use.usage.output_tokens) * scale),
+        "cost_usd": use.usage.cost_usd * scale if use.has_price else None,
     }
 
 
 def _stand_in(draft: QuestionDraft) -> QuestionDraft:
-    """A draft as long as one that a model has written."""
+    """Return a draft as long as one that a model has written."""
     node = draft.passages[0]
     words = " ".join(node.text.split()[:20])
     return draft.but(question=f"{words}?", answers=(words[:40],), evidence=(words,), quotes=(Quote("", 0, words),))

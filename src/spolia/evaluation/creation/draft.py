@@ -9,7 +9,7 @@ from spolia.core.operator import Operator
 from spolia.errors import ModelRejected
 from spolia.models.prompting import template
 from spolia.models.prompting.role import Ask, Brief, Role
-from spolia.models.prompting.template import Setting, shortened
+from spolia.models.prompting.template import Setting, shorten
 from spolia.models.protocols import LanguageModel
 from spolia.types import Node, Quote, SubQuestion, Value
 from spolia.types.outcomes import successes
@@ -25,7 +25,7 @@ CHARACTERS = 8_000
 
 @dataclass(frozen=True)
 class SampleRange(Value):
-    """Which places of a sampler's order to draw: from `start`, up to and without `stop`."""
+    """Range of places in a sampler's order: from `start`, up to and without `stop`."""
 
     start: int
     stop: int
@@ -33,7 +33,7 @@ class SampleRange(Value):
 
 @dataclass(frozen=True)
 class PromptUse(Value):
-    """By what a step made or judged a question.
+    """Use of a prompt by a step that made or judged a question.
 
     Args:
         step: the operator.
@@ -84,13 +84,13 @@ class QuestionDraft(Value):
 
     @property
     def is_kept(self) -> bool:
-        """Whether no step has dropped it."""
+        """Return whether no step has dropped it."""
         return not self.dropped_by
 
     def traced(self) -> dict[str, Any]:
-        """What a trace shows of it."""
-        found = {"type": self.type, "passages": [node.id for node in self.passages], "question": self.question}
-        return found | ({} if self.is_kept else {"dropped_by": self.dropped_by, "reason": self.reason[:1000]})
+        """Return what a trace shows of it."""
+        summary = {"type": self.type, "passages": [node.id for node in self.passages], "question": self.question}
+        return summary | ({} if self.is_kept else {"dropped_by": self.dropped_by, "reason": self.reason[:1000]})
 
 
 class DraftStep(Operator[QuestionDraft, QuestionDraft]):
@@ -104,26 +104,26 @@ class DraftStep(Operator[QuestionDraft, QuestionDraft]):
         if not value.is_kept:
             return value
         try:
-            return self.revised(value)
+            return self.revise(value)
         except ModelRejected as error:
-            return self.dropped(value, f"{UNUSABLE}: {error}")
+            return self.drop(value, f"{UNUSABLE}: {error}")
 
     @abstractmethod
-    def revised(self, value: QuestionDraft, /) -> QuestionDraft:
-        """The question after this step."""
+    def revise(self, value: QuestionDraft, /) -> QuestionDraft:
+        """Return the question after this step."""
 
-    def dropped(self, value: QuestionDraft, reason: str) -> QuestionDraft:
-        """The question, left out by this step, and why."""
+    def drop(self, value: QuestionDraft, reason: str) -> QuestionDraft:
+        """Drop the question by this step, and note why."""
         return value.but(dropped_by=type(self).__name__, reason=reason)
 
-    def asked(
+    def ask_model(
         self, value: QuestionDraft, llm: LanguageModel, role: Role[T], max_tokens: int, places: Places
     ) -> tuple[T, QuestionDraft]:
-        """What the parser of a role reads in the reply, and the question with a note of the prompt."""
-        (reply,), noted = self.all_asked(value, llm, role, max_tokens, [places])
+        """Ask a model; return the parsed reply, and the question with a note of the prompt."""
+        (reply,), noted = self.ask_model_batch(value, llm, role, max_tokens, [places])
         return reply, noted
 
-    def all_asked(
+    def ask_model_batch(
         self,
         value: QuestionDraft,
         llm: LanguageModel,
@@ -131,9 +131,9 @@ class DraftStep(Operator[QuestionDraft, QuestionDraft]):
         max_tokens: int,
         briefs: Sequence[Places],
     ) -> tuple[list[T], QuestionDraft]:
-        """As `asked`, with several prompts at the same time."""
-        replies = Ask(llm, role, max_tokens).batch([Brief.of(0, **places) for places in briefs])
-        digests = (template.chosen(role.prompt, places, role.language).digest.hex()[:12] for places in briefs)
+        """Ask as `ask_model` does, with several prompts at the same time."""
+        replies = Ask(llm, role, max_tokens).batch([Brief.from_texts(0, **places) for places in briefs])
+        digests = (template.read_translated(role.prompt, places, role.language).digest.hex()[:12] for places in briefs)
         uses = (PromptUse(type(self).__name__, llm.name, role.title, digest) for digest in dict.fromkeys(digests))
         return successes(replies), value.but(made_by=(*value.made_by, *uses))
 
@@ -141,20 +141,20 @@ class DraftStep(Operator[QuestionDraft, QuestionDraft]):
 class DraftFilter(DraftStep):
     """Base of the steps that only keep a question or drop it."""
 
-    def revised(self, value: QuestionDraft, /) -> QuestionDraft:
-        reason, judged = self.judged(value)
+    def revise(self, value: QuestionDraft, /) -> QuestionDraft:
+        reason, noted = self.judge(value)
         if reason:
-            return self.dropped(judged, reason)
-        return judged.but(passed=(*judged.passed, type(self).__name__))
+            return self.drop(noted, reason)
+        return noted.but(passed=(*noted.passed, type(self).__name__))
 
     @abstractmethod
-    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
-        """Why the question is dropped, empty to keep it; and the question with a note of the prompts."""
+    def judge(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        """Return why the question is dropped, empty to keep it; and the question with a note of the prompts."""
 
 
-def shown(value: QuestionDraft, characters: int) -> tuple[str, ...]:
-    """The passages as a model sees them: with their headings, long ones shortened in the middle."""
-    return tuple(shortened(node.shown_text, characters) for node in value.passages)
+def shown_passages(value: QuestionDraft, characters: int) -> tuple[str, ...]:
+    """Return the passages as a model sees them: with their headings, long ones shortened in the middle."""
+    return tuple(shorten(node.shown_text, characters) for node in value.passages)
 
 
 ABSTENTION = Setting("I do not know.")

@@ -1,4 +1,4 @@
-"""What users say of answers: a queue on disk, and drafts of questions made of it, which people review."""
+"""Feedback of users on answers: a queue on disk, and drafts of questions made of it, which people review."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from spolia.types import Node, Quote, Value
 Thumb: TypeAlias = Literal["up", "down"]
 TYPE = "asked"
 """Of questions that users asked."""
+# A line that has its digest was written to the end; else a full disk cut it short.
 _WHOLE = re.compile(rb'"digest": "[^"]{16}')
 _MARK = re.compile(r"\s*\[\d+(?:, ?\d+)*\]")
 
 
 @dataclass(frozen=True)
 class Feedback(Value):
-    """What a user says of the answer of a run.
+    """Feedback of a user on the answer of a run.
 
     Args:
         run: its id.
@@ -64,73 +65,80 @@ class FeedbackQueue:
         self._known = self.read()
 
     def read(self) -> dict[str, Feedback]:
-        """The feedback of each run. Lines that were changed, or that a full disk has cut short, are left out."""
-        return {one.run: one for _, one in self._lines() if one is not None}
+        """Return the feedback of each run. Lines that were changed, or that a full disk has cut short, are left out."""
+        return {entry.run: entry for _, entry in self._lines() if entry is not None}
 
     def damage(self) -> str:
-        """What is wrong with the file, in words; a line that was cut short is no damage."""
-        changed = [line for line, one in self._lines() if one is None and (_WHOLE.search(line) or line[-1:] == b"}")]
-        words = (
-            f"{self.file} is damaged: {len(changed)} lines changed since they were written. Restore it from a backup."
-        )
-        return words if changed else ""
+        """Describe what is wrong with the file; a line that was cut short is no damage."""
+        changed_lines = [
+            line for line, entry in self._lines() if entry is None and (_WHOLE.search(line) or line[-1:] == b"}")
+        ]
+        words = f"{self.file} is damaged: {len(changed_lines)} lines changed since they were written. Restore it from a backup."
+        return words if changed_lines else ""
 
     def _lines(self) -> Iterator[tuple[bytes, Feedback | None]]:
         for line in filter(None, self.file.read_bytes().split(b"\n") if self.file.exists() else ()):
             try:
                 row = check(json.loads(line))
                 yield line, Feedback(**row | {name: tuple(row[name]) for name in ("cited", "found")})
+            # One damaged line does not keep the others from being read; `damage` reports it.
             except (ValueError, TypeError, KeyError, RecursionError):
                 yield line, None
 
-    def add(self, one: Feedback) -> None:
+    def add(self, entry: Feedback) -> None:
         """Add feedback; it is on disk afterwards."""
-        question, answer, reason, corrected = map(self.redact, (one.question, one.answer, one.reason, one.corrected))
-        one = replace(one, question=question, answer=answer, reason=reason, corrected=corrected)
+        question, answer, reason, corrected = map(
+            self.redact, (entry.question, entry.answer, entry.reason, entry.corrected)
+        )
+        entry = replace(entry, question=question, answer=answer, reason=reason, corrected=corrected)
         with self._lock:
-            if self._known.get(one.run) == one:
+            # A client that retries sends the same feedback again.
+            if self._known.get(entry.run) == entry:
                 return
             with open(self.file, "ab", opener=private) as file:  # a line of its own, whatever was cut short before it
-                file.write(b"\n" + json.dumps(sign(asdict(one)), ensure_ascii=False).encode() + b"\n")
+                file.write(b"\n" + json.dumps(sign(asdict(entry)), ensure_ascii=False).encode() + b"\n")
                 file.flush()
+                # Feedback that was confirmed to a user must survive a power cut.
                 os.fsync(file.fileno())
-            self._known[one.run] = one
+            self._known[entry.run] = entry
 
 
 def drafts_of(feedback: Iterable[Feedback], nodes: Mapping[str, Node]) -> Iterator[QuestionDraft]:
-    """A question of each feedback, with what the user says is right; dropped if nothing is known to be.
+    """Yield a question of each feedback, with what the user says is right; dropped if nothing is known to be.
 
     Args:
         nodes: those that may be quoted, by id.
     """
-    for one in feedback:
-        seen = tuple(nodes[id] for id in dict.fromkeys((*one.cited, *one.found)) if id in nodes)
-        answer = one.corrected or ("" if one.thumb == "down" else _MARK.sub("", one.answer))
-        draft = QuestionDraft(TYPE, seen, question=one.question, answers=(answer,) if answer else ())
-        if one.thumb == "up" and one.abstained and not one.corrected:
+    for entry in feedback:
+        evidence = tuple(nodes[id] for id in dict.fromkeys((*entry.cited, *entry.found)) if id in nodes)
+        answer = entry.corrected or ("" if entry.thumb == "down" else _MARK.sub("", entry.answer))
+        draft = QuestionDraft(TYPE, evidence, question=entry.question, answers=(answer,) if answer else ())
+        if entry.thumb == "up" and entry.abstained and not entry.corrected:
             yield draft.but(type="unanswerable", answers=())
             continue
-        quotes = tuple(_quotes(one, answer, seen))
-        why = (
-            "The question is not kept; send it with the feedback, or serve with --keep-values" if not one.question
+        quotes = tuple(_quotes(entry, answer, evidence))
+        reason = (
+            "The question is not kept; send it with the feedback, or serve with --keep-values" if not entry.question
             else "No answer is known to be right" if not answer
             else "No passage is known to answer it, that may be read" if not quotes
             else ""
         )  # fmt: skip
-        passages = {quote.document for quote in quotes}
-        draft = draft.but(quotes=quotes, passages=tuple(node for node in seen if node.document in passages) or seen)
-        yield draft.but(dropped_by="Feedback", reason=why) if why else draft
+        quoted = {quote.document for quote in quotes}
+        draft = draft.but(
+            quotes=quotes, passages=tuple(node for node in evidence if node.document in quoted) or evidence
+        )
+        yield draft.but(dropped_by="Feedback", reason=reason) if reason else draft
 
 
-def _quotes(one: Feedback, answer: str, seen: Iterable[Node]) -> Iterator[Quote]:
-    """The words of a corrected answer where a passage has them, else the passages that were cited."""
-    placed = [(node, place) for node in seen if one.corrected and (place := place_of(answer, node.text))]
-    if placed:
-        node, (start, end) = placed[0]
+def _quotes(entry: Feedback, answer: str, evidence: Iterable[Node]) -> Iterator[Quote]:
+    """Yield the words of a corrected answer if a passage has them, else the passages that were cited."""
+    places = [(node, place) for node in evidence if entry.corrected and (place := place_of(answer, node.text))]
+    if places:
+        node, (start, end) = places[0]
         yield Quote(node.document, _start(node) + start, node.text[start:end])
         return
-    for node in seen:
-        if node.id in one.cited:
+    for node in evidence:
+        if node.id in entry.cited:
             yield Quote(node.document, _start(node), node.text)
 
 

@@ -11,7 +11,7 @@ from spolia.core.call_bounds import total
 from spolia.core.operator import Retriever
 from spolia.core.type_compatibility import refuse_counts
 from spolia.errors import WiringError
-from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftFilter, Places, QuestionDraft, shown
+from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftFilter, Places, QuestionDraft, shown_passages
 from spolia.evaluation.creation.replies import leaves_open
 from spolia.evaluation.creation.writers import ANSWER
 from spolia.evaluation.measures.answers.string_match import F1, Accuracy
@@ -28,16 +28,16 @@ ALIKE = 0.8
 """F1 of the words from which on two answers are taken for the same."""
 
 
-def same_answer(one: str, others: Sequence[str]) -> bool:
-    """Whether an answer is one of others, by its words."""
-    return bool(_SAME.of(one, list(others)) >= ALIKE)
+def is_same_answer(answer: str, answers: Sequence[str]) -> bool:
+    """Return whether an answer is one of others, by its words."""
+    return bool(_SAME.score_text(answer, list(answers)) >= ALIKE)
 
 
-def _judges(file: str) -> Role[bool]:
+def _judging_role(file: str) -> Role[bool]:
     return Role(f"spolia:evaluation/creation/prompts/{file}.txt", YesNo())
 
 
-SELF_CONTAINED, ANSWERABLE = map(_judges, ("self_contained", "answerable"))
+SELF_CONTAINED, ANSWERABLE = map(_judging_role, ("self_contained", "answerable"))
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class KeepAnswered(DraftFilter):
 
     version: ClassVar[int] = 2
 
-    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
-        said = value.answers[0] if value.answers else ""
-        return "" if said and not leaves_open(said) else "its passages do not answer it", value
+    def judge(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        answer = value.answers[0] if value.answers else ""
+        return "" if answer and not leaves_open(answer) else "its passages do not answer it", value
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,17 @@ class KeepQuoted(DraftFilter):
 
     version: ClassVar[int] = 2
 
-    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+    def judge(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
         if not value.evidence:
             return "the model quoted nothing", value
         quotes: list[Quote] = []
         quoted = set[str]()
-        for words in chain.from_iterable(parts_of(words, value.passages) for words in value.evidence):
-            there = [(node, found) for node in value.passages if (found := place_of(words, node.text)) is not None]
-            if not there:
+        for words in chain.from_iterable(split_at_ellipsis(words, value.passages) for words in value.evidence):
+            matches = [(node, span) for node in value.passages if (span := place_of(words, node.text)) is not None]
+            if not matches:
                 return f"no passage has these words, which the model quoted: {words[:80]}", value
-            quoted |= {node.id for node, _ in there}
-            node, (start, end) = there[0]
+            quoted |= {node.id for node, _ in matches}
+            node, (start, end) = matches[0]
             offset = node.span.start if node.span is not None else 0
             quotes.append(Quote(node.document, offset + start, node.text[start:end]))
         unused = [node for node in value.passages if node.id not in quoted]
@@ -136,10 +136,10 @@ class KeepSelfContained(DraftFilter):
         refuse_counts(self, "max_tokens")
         self.role.refuse_without("question")
 
-    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
-        if found := _POINTS.search(value.question):
-            return f"it points at “{found[0]}”", value
-        is_clear, noted = self.asked(value, self.llm, self.role, self.max_tokens, {"question": value.question})
+    def judge(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        if match := _POINTS.search(value.question):
+            return f"it points at “{match[0]}”", value
+        is_clear, noted = self.ask_model(value, self.llm, self.role, self.max_tokens, {"question": value.question})
         return "" if is_clear else "nobody understands it who does not see the passage", noted
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -172,10 +172,10 @@ class KeepAnswerable(DraftFilter):
         refuse_counts(self, "characters", "max_tokens")
         self.role.refuse_without("passages", "question", "answer")
 
-    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
-        passages = shown(value, self.characters)
+    def judge(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        passages = shown_passages(value, self.characters)
         places: Places = {"passages": passages, "question": value.question, "answer": value.answers[0]}
-        is_right, noted = self.asked(value, self.llm, self.role, self.max_tokens, places)
+        is_right, noted = self.ask_model(value, self.llm, self.role, self.max_tokens, places)
         return "" if is_right else "the judge says that its passages do not give the answer", noted
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -215,19 +215,22 @@ class KeepUnleaked(DraftFilter):
         if not 0 < self.copied <= 1:
             raise WiringError(f"copied is {self.copied}. Write a share above 0, up to 1.")
 
-    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
-        tells = value.type != "comparison" and any(_STANDS_IN.of(value.question, [one]) for one in value.answers)
-        if tells:
+    def judge(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        gives_away = value.type != "comparison" and any(
+            _STANDS_IN.score_text(value.question, [answer]) for answer in value.answers
+        )
+        if gives_away:
             return "it gives its answer away", value
-        if named := [hop.answer for hop in value.hops[:-1] if _STANDS_IN.of(value.question, [hop.answer])]:
-            return f"it names what one of its hops asks for: {named[0][:80]}", value
-        asked = _WORD.findall(value.question.casefold())
+        if leaked := [hop.answer for hop in value.hops[:-1] if _STANDS_IN.score_text(value.question, [hop.answer])]:
+            return f"it names what one of its hops asks for: {leaked[0][:80]}", value
+        question_words = _WORD.findall(value.question.casefold())
         for node in value.passages:
             words = _WORD.findall(node.text.casefold())
-            run = SequenceMatcher(None, asked, words, autojunk=False).find_longest_match()
-            if run.size > self.copied * len(asked):
-                said = " ".join(asked[run.a : run.a + run.size])
-                return f"it is copied from its passage: “{said}”", value
+            # By default difflib ignores the frequent words of a passage of 200 words or more.
+            run = SequenceMatcher(None, question_words, words, autojunk=False).find_longest_match()
+            if run.size > self.copied * len(question_words):
+                copied_words = " ".join(question_words[run.a : run.a + run.size])
+                return f"it is copied from its passage: “{copied_words}”", value
         return "", value
 
 
@@ -251,9 +254,9 @@ class KeepUnknown(DraftFilter):
 
     version: ClassVar[int] = 2
 
-    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
-        said = ClosedBook(self.llm)(Query(value.question))
-        is_known = not said.abstained and _STANDS_IN.of(said.text, value.answers) == 1
+    def judge(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        reply = ClosedBook(self.llm)(Query(value.question))
+        is_known = not reply.abstained and _STANDS_IN.score_text(reply.text, value.answers) == 1
         return "the model answers it without any document" if is_known else "", value
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -297,20 +300,20 @@ class KeepMultiHop(DraftFilter):
         refuse_counts(self, "characters", "max_tokens", "passages")
         self.role.refuse_without("passages", "question")
 
-    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+    def judge(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
         if len(value.passages) < 2:
             return "", value
         if len(value.passages) > self.passages:
             return f"it has {len(value.passages)} passages; the filter has passages={self.passages}", value
-        if value.hops and not value.evolved_from and not same_answer(value.hops[-1].answer, value.answers):
+        if value.hops and not value.evolved_from and not is_same_answer(value.hops[-1].answer, value.answers):
             return f"its answer is not that of its last hop: {value.hops[-1].answer[:80]}", value
-        every = shown(value, self.characters)
+        passages = shown_passages(value, self.characters)
         briefs: list[Places] = [
-            {"passages": every[:at] + every[at + 1 :], "question": value.question, "abstention": ABSTENTION}
-            for at in range(len(every))
+            {"passages": passages[:index] + passages[index + 1 :], "question": value.question, "abstention": ABSTENTION}
+            for index in range(len(passages))
         ]
-        replies, noted = self.all_asked(value, self.llm, self.role, self.max_tokens, briefs)
-        is_spare = any(not leaves_open(answer) and same_answer(answer, value.answers) for answer, _ in replies)
+        replies, noted = self.ask_model_batch(value, self.llm, self.role, self.max_tokens, briefs)
+        is_spare = any(not leaves_open(answer) and is_same_answer(answer, value.answers) for answer, _ in replies)
         return "it is answered without one of its passages" if is_spare else "", noted
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -342,9 +345,9 @@ class KeepUnanswerable(DraftFilter):
 
     waits: ClassVar[bool] = True
 
-    def judged(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
-        said = self.reader(self.search(Query(value.question)))
-        return "" if said.abstained else f"the documents answer it: {said.text[:80]}", value
+    def judge(self, value: QuestionDraft, /) -> tuple[str, QuestionDraft]:
+        reply = self.reader(self.search(Query(value.question)))
+        return "" if reply.abstained else f"the documents answer it: {reply.text[:80]}", value
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return total((self.search.calls(), self.reader.calls()))
@@ -353,8 +356,8 @@ class KeepUnanswerable(DraftFilter):
 _LEFT_OUT = re.compile(r"\s*[\[(]?(?:\.{3,}|…+)[\])]?\s*")
 
 
-def parts_of(words: str, passages: Sequence[Node]) -> list[str]:
-    """The words; if no passage has them, those before and after each ellipsis (`...`)."""
+def split_at_ellipsis(words: str, passages: Sequence[Node]) -> list[str]:
+    """Return the words; if no passage has them, those before and after each ellipsis (`...`)."""
     if any(place_of(words, node.text) for node in passages):
         return [words]
     return [part for part in _LEFT_OUT.split(words) if part] or [words]
@@ -364,16 +367,20 @@ _SHAPES = ("'’‘‛`", '"“”„‟', "-‐‑‒–—−")
 
 
 def place_of(words: str, text: str) -> tuple[int, int] | None:
-    """Where words stand first in a text, start and end; None where they do not.
+    """Find where words stand first in a text, start and end; None if they do not occur.
 
     >>> place_of("Keld's 'mine'  closed.", "So Keld’s ‘mine’\\nclosed in May.")
     (3, 23)
     >>> place_of("the mine", "a mine")
     """
-    for said in (words, words.rstrip(" .。…")):
-        written = r"\s+".join(map(re.escape, said.split()))
+    # Models end what they copy with a full stop that the text may not have there.
+    for candidate in (words, words.rstrip(" .。…")):
+        pattern = r"\s+".join(map(re.escape, candidate.split()))
+        # Models copy quotation marks and dashes in other shapes than the text has.
         for shapes in _SHAPES:
-            written = re.sub("|".join(re.escape(re.escape(one)) for one in shapes), f"[{re.escape(shapes)}]", written)
-        if written and (found := re.search(written, text)):
-            return found.span()
+            pattern = re.sub(
+                "|".join(re.escape(re.escape(character)) for character in shapes), f"[{re.escape(shapes)}]", pattern
+            )
+        if pattern and (match := re.search(pattern, text)):
+            return match.span()
     return None

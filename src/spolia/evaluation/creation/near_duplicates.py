@@ -45,37 +45,42 @@ class DropNearDuplicates(Operator[Sequence[QuestionDraft], tuple[QuestionDraft, 
             raise WiringError(f"at_least is {self.at_least}. Write a similarity above 0, up to 1.")
 
     def apply(self, value: Sequence[QuestionDraft], /) -> tuple[QuestionDraft, ...]:
-        found: list[QuestionDraft] = []
+        results: list[QuestionDraft] = []
         sizes: dict[int, int] = {}
-        having: defaultdict[str, list[int]] = defaultdict(list)
-        for at, draft in enumerate(value):
+        places_of: defaultdict[str, list[int]] = defaultdict(list)
+        for index, draft in enumerate(value):
             if not draft.is_kept:
-                found.append(draft)
+                results.append(draft)
                 continue
-            mine = shingles(draft.question)
-            shared = Counter(other for one in mine for other in having[one])
-            alike = {other: n / (len(mine) + sizes[other] - n) for other, n in shared.items()}
-            same = [
-                at for at, j in alike.items() if j == 1 or (j >= self.at_least and _asks_the_same(draft, value[at]))
+            pieces = shingles(draft.question)
+            # Only questions that share a piece can be similar, and the counts give Jaccard's index
+            # exactly.
+            shared = Counter(earlier for piece in pieces for earlier in places_of[piece])
+            similarity = {earlier: n / (len(pieces) + sizes[earlier] - n) for earlier, n in shared.items()}
+            duplicates = [
+                earlier
+                for earlier, j in similarity.items()
+                if j == 1 or (j >= self.at_least and _asks_the_same(draft, value[earlier]))
             ]
-            if same:
-                reason = f"almost the same as: {value[min(same)].question[:80]}"
-                found.append(draft.but(dropped_by=type(self).__name__, reason=reason))
+            if duplicates:
+                reason = f"almost the same as: {value[min(duplicates)].question[:80]}"
+                results.append(draft.but(dropped_by=type(self).__name__, reason=reason))
                 continue
-            sizes[at] = len(mine)
-            for one in mine:
-                having[one].append(at)
+            sizes[index] = len(pieces)
+            for piece in pieces:
+                places_of[piece].append(index)
+            # Questions that an earlier batch let pass are compared again with each batch.
             passed = () if type(self).__name__ in draft.passed else (type(self).__name__,)
-            found.append(draft.but(passed=(*draft.passed, *passed)))
-        return tuple(found)
+            results.append(draft.but(passed=(*draft.passed, *passed)))
+        return tuple(results)
 
 
-def _asks_the_same(one: QuestionDraft, other: QuestionDraft) -> bool:
-    """Whether names, numbers and answers of two questions do not tell them apart."""
-    named = [{dict(piece.meta)["entity"] for piece in _ENTITIES(_part(draft.question))} for draft in (one, other)]
-    numbers = [sorted(re.findall(r"\d+", draft.question)) for draft in (one, other)]
-    answers = [{plain(answer) for answer in draft.answers} for draft in (one, other)]
-    is_of_same = named[0] == named[1] and numbers[0] == numbers[1]
+def _asks_the_same(first: QuestionDraft, second: QuestionDraft) -> bool:
+    """Return whether names, numbers and answers do not tell two questions apart."""
+    names = [{dict(piece.meta)["entity"] for piece in _ENTITIES(_part(draft.question))} for draft in (first, second)]
+    numbers = [sorted(re.findall(r"\d+", draft.question)) for draft in (first, second)]
+    answers = [{plain(answer) for answer in draft.answers} for draft in (first, second)]
+    is_of_same = names[0] == names[1] and numbers[0] == numbers[1]
     return is_of_same and (not all(answers) or bool(answers[0] & answers[1]))
 
 
@@ -84,15 +89,15 @@ def _part(text: str) -> Part:
 
 
 def plain(text: str) -> str:
-    """A text without case, punctuation and blanks."""
+    """Return a text without case, punctuation and blanks."""
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text).casefold())
 
 
 def shingles(text: str) -> frozenset[str]:
-    """The sets of characters that follow each other in a text; the text itself where it is shorter.
+    """Return the sets of characters that follow each other in a text; the text itself if it is shorter.
 
     >>> sorted(shingles("A b-C d")), sorted(shingles("Éa"))
     (['abc', 'bcd'], ['éa'])
     """
-    said = plain(text)
-    return frozenset(said[at : at + _WIDTH] for at in range(max(1, len(said) - _WIDTH + 1)))
+    letters = plain(text)
+    return frozenset(letters[start : start + _WIDTH] for start in range(max(1, len(letters) - _WIDTH + 1)))

@@ -14,7 +14,7 @@ _NAMES = RuleEntities(("name", "acronym", "quote"))
 
 
 def place_in_order(seed: int, *ids: str) -> bytes:
-    """The place of an item in the order of a seed, independent of other items."""
+    """Return the place of an item in the order of a seed, independent of other items."""
     return blake2b("\0".join((str(seed), *ids)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -27,7 +27,7 @@ class PassageChain(Value):
 
 
 class ChainWalk:
-    """Walks from passage to passage along what links them, in the order of a seed.
+    """Walk from passage to passage along what links them, in the order of a seed.
 
     Where a passage names the title of another document, that document tells what the passage only names: a question can
     go on there. Passages that share any other name may each say of it what leads nowhere. So titles come first.
@@ -37,7 +37,7 @@ class ChainWalk:
         linked: pairs of ids, the smaller first, that share a name or are linked otherwise.
         titles: by the ids of a passage and of another document's first passage, the title that the passage names.
         seed: of the order.
-        most: chains with the same passage at most.
+        limit: chains with the same passage at most.
     """
 
     def __init__(
@@ -46,38 +46,47 @@ class ChainWalk:
         linked: Iterable[tuple[str, str]],
         titles: Mapping[tuple[str, str], str],
         seed: int,
-        most: int,
+        limit: int,
     ) -> None:
-        self._nodes, self._titles, self._seed, self._most = nodes, titles, seed, most
-        named = ((min(pair), max(pair)) for pair in titles)
-        self._linked: list[tuple[str, str]] = sorted({*linked, *named}, key=self._place)
+        self._nodes, self._titles, self._seed, self._limit = nodes, titles, seed, limit
+        titled_pairs = ((min(pair), max(pair)) for pair in titles)
+        self._linked: list[tuple[str, str]] = sorted({*linked, *titled_pairs}, key=self._place)
         self._names: dict[str, frozenset[str]] = {}
         self._used = Counter[str]()
 
     def chains(self, length: int, titles_first: bool) -> Iterator[PassageChain]:
-        """Chains of `length` passages of different documents; `titles_first`: those that lead from title to title."""
-        seen = set[frozenset[str]]()
-        named: list[tuple[str, str]] = sorted(self._titles, key=self._place) if titles_first else []
-        onward, near = _neighbours(named), _neighbours([*self._linked, *(pair[::-1] for pair in self._linked)])
-        begins = [(pair, onward) for pair in named] + [(way, near) for p in self._linked for way in (p, p[::-1])]
-        for pair, steps in begins:
-            found = self._from(pair, length, steps)
-            if found and frozenset(found.ids) not in seen:
-                seen.add(frozenset(found.ids))
-                self._used.update(found.ids)
-                yield found
+        """Yield chains of `length` passages of different documents; `titles_first`: first those that lead from title to
+        title."""
+        drawn_ids = set[frozenset[str]]()
+        titled_pairs: list[tuple[str, str]] = sorted(self._titles, key=self._place) if titles_first else []
+        titled_steps, linked_steps = (
+            _neighbours(titled_pairs),
+            _neighbours([*self._linked, *(pair[::-1] for pair in self._linked)]),
+        )
+        starts = [(pair, titled_steps) for pair in titled_pairs] + [
+            (direction, linked_steps) for p in self._linked for direction in (p, p[::-1])
+        ]
+        for pair, steps in starts:
+            chain = self._extend(pair, length, steps)
+            if chain and frozenset(chain.ids) not in drawn_ids:
+                drawn_ids.add(frozenset(chain.ids))
+                self._used.update(chain.ids)
+                yield chain
 
-    def _from(self, pair: tuple[str, str], length: int, near: Mapping[str, Sequence[str]]) -> PassageChain | None:
-        """The chain that begins with a pair; None where none does."""
+    def _extend(
+        self, pair: tuple[str, str], length: int, neighbours: Mapping[str, Sequence[str]]
+    ) -> PassageChain | None:
+        """Return the chain that begins with a pair; None if none does."""
         if not self._may_join(pair):
             return None
         ids: tuple[str, ...] = pair
-        links: tuple[str, ...] = (self._link(*pair),)
+        links: tuple[str, ...] = (self._find_link(*pair),)
+        # Without a common name at its beginning a chain asks for nothing.
         while len(ids) < length and links[0]:
-            further = sorted(near.get(ids[-1], ()), key=lambda id: self._place((*ids, id)))
-            steps = ((id, self._link(ids[-1], id)) for id in further if self._may_join((*ids, id)))
-            told = {link.casefold() for link in links}
-            step = next((step for step in steps if step[1] and step[1].casefold() not in told), None)
+            candidates = sorted(neighbours.get(ids[-1], ()), key=lambda id: self._place((*ids, id)))
+            steps = ((id, self._find_link(ids[-1], id)) for id in candidates if self._may_join((*ids, id)))
+            used_links = {link.casefold() for link in links}
+            step = next((step for step in steps if step[1] and step[1].casefold() not in used_links), None)
             if step is None:
                 return None
             ids, links = (*ids, step[0]), (*links, step[1])
@@ -87,42 +96,42 @@ class ChainWalk:
         return place_in_order(self._seed, *ids)
 
     def _may_join(self, ids: Sequence[str]) -> bool:
-        """Whether passages are of different documents, with different texts, and none was used too often."""
+        """Return whether passages are of different documents, with different texts, and none was used too often."""
         nodes = [self._nodes[id] for id in ids]
-        differ = len({node.document for node in nodes}) == len({node.text for node in nodes}) == len(nodes)
-        return differ and all(self._used[id] < self._most for id in ids)
+        are_different = len({node.document for node in nodes}) == len({node.text for node in nodes}) == len(nodes)
+        return are_different and all(self._used[id] < self._limit for id in ids)
 
-    def _link(self, one: str, other: str) -> str:
-        """What two passages have in common: the title that one names of the other, or the longest name in both."""
-        title = self._titles.get((one, other)) or self._titles.get((other, one))
-        return title or max(sorted(self._named(one) & self._named(other)), key=len, default="")
+    def _find_link(self, first: str, second: str) -> str:
+        """Return what two passages have in common: the title that one names of the other, or the longest name in both."""
+        title = self._titles.get((first, second)) or self._titles.get((second, first))
+        return title or max(sorted(self._cached_names(first) & self._cached_names(second)), key=len, default="")
 
-    def _named(self, id: str) -> frozenset[str]:
+    def _cached_names(self, id: str) -> frozenset[str]:
         if id not in self._names:
             self._names[id] = names_of(self._nodes[id])
         return self._names[id]
 
 
 def _neighbours(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """What each passage leads to."""
-    found: dict[str, list[str]] = {}
-    for one, other in pairs:
-        found.setdefault(one, []).append(other)
-    return found
+    """Return the passages that each passage leads to."""
+    neighbours: dict[str, list[str]] = {}
+    for first, second in pairs:
+        neighbours.setdefault(first, []).append(second)
+    return neighbours
 
 
 def names_of(node: Node) -> frozenset[str]:
-    """The names in a passage, by rule."""
+    """Return the names in a passage, by rule."""
     return frozenset(piece.text for piece in _NAMES(Part(node, Document(node.document, node.text))))
 
 
-def naming_the_same(nodes: Mapping[str, Node]) -> Iterator[tuple[str, str]]:
-    """Pairs of passages in which the same name stands; a name in more than `MOST_NAMING` passages links none."""
-    naming: dict[str, list[str]] = {}
+def pairs_sharing_names(nodes: Mapping[str, Node]) -> Iterator[tuple[str, str]]:
+    """Yield pairs of passages in which the same name stands; a name in more than `MOST_NAMING` passages links none."""
+    ids_by_name: dict[str, list[str]] = {}
     for id in sorted(nodes):
         for name in sorted(names_of(nodes[id])):
-            naming.setdefault(name, []).append(id)
-    for ids in naming.values():
+            ids_by_name.setdefault(name, []).append(id)
+    for ids in ids_by_name.values():
         yield from combinations(ids, 2) if len(ids) <= MOST_NAMING else ()
 
 
@@ -132,15 +141,15 @@ MOST_NAMING = 50
 """A title or name that more passages name is a word like any other, such as "Introduction", and links none."""
 
 
-def references(nodes: Mapping[str, Node], titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Passages that name the title of another document: its id, that of the other's first passage, and the title.
+def find_references(nodes: Mapping[str, Node], titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield passages that name the title of another document: its id, that of the other's first passage, and the title.
 
     Args:
         nodes: the passages by id.
         titles: by the ids of documents.
 
     >>> nodes = {"n": Node("n", "消息传到了长安城。", "a"), "m": Node("m", "它是唐朝的都城。", "b")}
-    >>> list(references(nodes, {"a": "", "b": "长安城"}))
+    >>> list(find_references(nodes, {"a": "", "b": "长安城"}))
     [('n', 'm', '长安城')]
     """
     first: dict[str, Node] = {}
@@ -150,27 +159,35 @@ def references(nodes: Mapping[str, Node], titles: Mapping[str, str]) -> Iterator
     count = Counter(titles.values())
     for document, title in sorted(titles.items()):
         if len(title) >= SHORTEST_TITLE + (title.lower() != title.upper()) and document in first and count[title] == 1:
+            # By their first characters, all titles are found in one pass over a text.
             beginning.setdefault(title[:SHORTEST_TITLE], []).append((title, document))
-    naming: dict[str, list[tuple[str, str, str]]] = {}
+    mentions_of: dict[str, list[tuple[str, str, str]]] = {}
     for id, node in nodes.items():
-        text, found = node.text, dict[str, str]()
-        for at in range(len(text) - SHORTEST_TITLE + 1):
-            for title, document in beginning.get(text[at : at + SHORTEST_TITLE], ()):
-                if document != node.document and text.startswith(title, at) and _is_whole(text, at, at + len(title)):
-                    found[document] = title
-        for document, title in found.items():
-            naming.setdefault(document, []).append((id, first[document].id, title))
-    for named in naming.values():
-        yield from named if len(named) <= MOST_NAMING else ()
+        text, named_titles = node.text, dict[str, str]()
+        for start in range(len(text) - SHORTEST_TITLE + 1):
+            for title, document in beginning.get(text[start : start + SHORTEST_TITLE], ()):
+                if (
+                    document != node.document
+                    and text.startswith(title, start)
+                    and _is_whole_word(text, start, start + len(title))
+                ):
+                    named_titles[document] = title
+        for document, title in named_titles.items():
+            mentions_of.setdefault(document, []).append((id, first[document].id, title))
+    for mentions in mentions_of.values():
+        yield from mentions if len(mentions) <= MOST_NAMING else ()
 
 
-def _is_whole(text: str, start: int, end: int) -> bool:
-    """Whether a stretch cuts no word in two, in scripts that set words apart by blanks and add nothing to them."""
-    return not any(0 < at < len(text) and _cuts(text[at - 1], text[at]) for at in (start, end))
+def _is_whole_word(text: str, start: int, end: int) -> bool:
+    """Return whether a stretch cuts no word in two, in scripts that set words apart by blanks and add nothing to them."""
+    return not any(
+        0 < end_index < len(text) and _is_inside_word(text[end_index - 1], text[end_index])
+        for end_index in (start, end)
+    )
 
 
-def _cuts(before: str, after: str) -> bool:
-    return before.isalnum() and after.isalnum() and max(before, after) < _EAST_ASIA
+def _is_inside_word(left: str, right: str) -> bool:
+    return left.isalnum() and right.isalnum() and max(left, right) < _EAST_ASIA
 
 
 _EAST_ASIA = "\u1100"

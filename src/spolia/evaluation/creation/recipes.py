@@ -1,4 +1,4 @@
-"""How each type of question is made: an ordinary flow from passages to questions."""
+"""Recipes of each type of question: an ordinary flow from passages to questions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from spolia.evaluation.creation.writers import (
 from spolia.generation.reader import Reader
 from spolia.indexing.transforms.rule_entities import RuleEntities
 from spolia.models.prompting.role import Role
-from spolia.models.prompting.template import checked_language
+from spolia.models.prompting.template import check_language
 from spolia.models.protocols import LanguageModel
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.graph.edges import SharedEntities
@@ -53,7 +53,7 @@ _ROLES = {"factoid": FACTOID, "concept": CONCEPT, "comparison": COMPARISON, "una
 
 @dataclass(frozen=True)
 class Recipe(Value):
-    """How one type of question is made.
+    """Recipe of one type of question.
 
     Args:
         type: of the questions.
@@ -68,23 +68,23 @@ class Recipe(Value):
     distinct: DropNearDuplicates = DISTINCT
 
     @classmethod
-    def of(cls, flow: Operator[Any, Any]) -> Self:
-        """The recipe that a flow is: a sampler, and then `Each` of the steps that a question goes through.
+    def from_flow(cls, flow: Operator[Any, Any]) -> Self:
+        """Return the recipe that a flow is: a sampler, and then `Each` of the steps that a question goes through.
 
         Raises:
             DataError: the flow does not write questions.
         """
         match flow.steps if isinstance(flow, Then) else (flow,):
-            case (SamplePassages() | SampleLinked() as sample, Each() as each, DropNearDuplicates() as distinct):
-                return cls(sample.type, sample, each.arm, distinct)
+            case (SamplePassages() | SampleLinked() as sample, Each() as loop, DropNearDuplicates() as distinct):
+                return cls(sample.type, sample, loop.arm, distinct)
         raise DataError(
             f"The flow {flow.short} makes no questions. Write a sampler (SamplePassages, SampleLinked), then Each with "
             "the steps of a question, then DropNearDuplicates; dump(recipe(...).flow) begins one."
         )
 
     def in_language(self, language: str) -> Self:
-        """The recipe with its prompts in a language, `en`, `zh`, `ko` or `ja`; empty for that of the passages."""
-        checked_language(language, "The recipe")
+        """Return the recipe with its prompts in a language, `en`, `zh`, `ko` or `ja`; empty for that of the passages."""
+        check_language(language, "The recipe")
 
         def change(value: Any) -> Any:
             return value.but(language=language) if isinstance(value, (Role, Reader)) else value
@@ -93,18 +93,18 @@ class Recipe(Value):
 
     @property
     def source(self) -> str:
-        """What its questions are made of: `passages`, or `links` between them."""
+        """Return what its questions are made of: `passages`, or `links` between them."""
         return "links" if isinstance(self.sample, SampleLinked) else "passages"
 
     @property
     def flow(self) -> Operator[SampleRange, tuple[QuestionDraft, ...]]:
-        """All of it as one flow: to be drawn, checked, or run on a range of passages."""
-        found: Operator[SampleRange, Any] = self.sample >> Each(self.body) >> self.distinct
-        return found
+        """Return all of it as one flow: to be drawn, checked, or run on a range of passages."""
+        flow: Operator[SampleRange, Any] = self.sample >> Each(self.body) >> self.distinct
+        return flow
 
     @property
     def steps(self) -> Sequence[Operator[Any, Any]]:
-        """The steps of the body, in order."""
+        """Return the steps of the body, in order."""
         return self.body.steps if isinstance(self.body, Then) else (self.body,)
 
 
@@ -118,7 +118,7 @@ def recipe(
     evolve: Sequence[str] = (),
     unknown: bool = False,
 ) -> Recipe:
-    """The recipe of a type of question.
+    """Return the recipe of a type of question.
 
     Args:
         type: one of `TYPES`.
@@ -137,27 +137,30 @@ def recipe(
     """
     if type not in TYPES:
         raise DataError(f"No type of question is called {type!r}. Write one of: {', '.join(TYPES)}.")
-    if wrong := [name for name in evolve if name not in EVOLUTIONS]:
-        raise DataError(f"A question cannot be evolved by {wrong[0]!r}. Write one of: {', '.join(EVOLUTIONS)}.")
-    says = judge or llm
-    writes = WriteQuestion(llm, _ROLES[type]) if type in _ROLES else WriteMultiHop(llm)
-    before = [writes, *(Evolve(llm, EVOLUTIONS[name]) for name in evolve), KeepSelfContained(says)]
+    if unknown_evolutions := [name for name in evolve if name not in EVOLUTIONS]:
+        raise DataError(
+            f"A question cannot be evolved by {unknown_evolutions[0]!r}. Write one of: {', '.join(EVOLUTIONS)}."
+        )
+    judging_model = judge or llm
+    writer = WriteQuestion(llm, _ROLES[type]) if type in _ROLES else WriteMultiHop(llm)
+    writing = [writer, *(Evolve(llm, EVOLUTIONS[name]) for name in evolve), KeepSelfContained(judging_model)]
     if type == "unanswerable":
         body: Operator[QuestionDraft, QuestionDraft] = Then(
-            *before, KeepUnanswerable(BM25(group, top_k=5), Reader(says))
+            *writing, KeepUnanswerable(BM25(group, top_k=5), Reader(judging_model))
         )
         return Recipe(type, SamplePassages(group, type, seed), body)
-    after = [WriteAnswer(llm), KeepAnswered(), KeepQuoted(), KeepUnleaked(), KeepAnswerable(says)]
+    answering = [WriteAnswer(llm), KeepAnswered(), KeepQuoted(), KeepUnleaked(), KeepAnswerable(judging_model)]
     if unknown:
-        after.append(KeepUnknown(says))
+        answering.append(KeepUnknown(judging_model))
     if (passages := LINKED.get(type)) is None:
-        return Recipe(type, SamplePassages(group, type, seed), Then(*before, *after))
+        return Recipe(type, SamplePassages(group, type, seed), Then(*writing, *answering))
     sample = SampleLinked(graph_of(group), type, seed, passages=passages, titles_first=type != "comparison")
-    return Recipe(type, sample, Then(*before, *after, KeepMultiHop(says, passages=passages)))
+    return Recipe(type, sample, Then(*writing, *answering, KeepMultiHop(judging_model, passages=passages)))
 
 
 def graph_of(group: NodeGroup) -> NodeGraph:
-    """The nodes of a group, linked by the names that they share; the names are a group of their own in the store."""
+    """Return the nodes of a group, linked by the names that they share; the names are a group of their own in the
+    store."""
     names = f"{group.name}-names"
     definition = Definition(RuleEntities(("name", "acronym", "quote")), parent=group.name)
     group.corpus.group(names, definition)

@@ -1,4 +1,4 @@
-"""What is read out of the replies of a model that writes questions and answers."""
+"""Parsers of the replies of a model that writes questions and answers."""
 
 import re
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any
 
 from spolia.generation.reader import abstains
 from spolia.indexing.transforms.llm_transform import Questions
-from spolia.models.parsers import Headed, Parser, refuses, says_nothing, spoken
-from spolia.models.parsers.json_object import loose
+from spolia.models.parsers import Headed, Parser, refuses, says_nothing, strip_thoughts
+from spolia.models.parsers.json_object import parse_loose
 
 _AROUND = re.compile(
     r"^\s*(?:>\s*)?(?:[-*•]\s+)?(?:[⟦\[(]?\d{1,2}[\]⟧.):]+\s+)?[\"“”„「『]?|[\"“”」』]?(?:\s*[⟦\[]\d{1,2}[\]⟧]\.?)?\s*$"
@@ -33,6 +33,7 @@ _TALK = re.compile(
     r"^(?:ok(?:ay)?|sure|well|hmm|alright|certainly|of course|let me|let['’]s|here)\b[^?？]*?[.!:]\s+(?=\S)",
     re.IGNORECASE,
 )
+# The possessive `*+` keeps long runs of blanks from backtracking.
 _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~).*$", re.MULTILINE)
 
 
@@ -50,48 +51,49 @@ class OneQuestion(Parser[tuple[str, ...]]):
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        said = _BOXED.sub(r"\1", spoken(reply))
-        if says_nothing(said) or _NONE.match(said):
+        text = _BOXED.sub(r"\1", strip_thoughts(reply))
+        if says_nothing(text) or _NONE.match(text):
             return ()
-        said = _in_json(said).get("question", said)
-        lines = [line.strip() for line in _FENCE.sub("", said).splitlines() if line.strip()]
+        text = _read_json(text).get("question", text)
+        lines = [line.strip() for line in _FENCE.sub("", text).splitlines() if line.strip()]
         if not lines or refuses(" ".join(lines)):
             raise ValueError("it must be one question")
-        lines = [line for at, line in enumerate(lines) if _LABELLED.match(line) and line.rstrip("*_ :：")] or lines
-        at = next((at for at, line in enumerate(lines) if _ENDS.search(line)), None)
-        at = at if at is not None else next((at for at, line in enumerate(lines) if _asks(line)), None)
-        if at is None:
+        # A reply may think aloud before it labels its question.
+        lines = [line for index, line in enumerate(lines) if _LABELLED.match(line) and line.rstrip("*_ :：")] or lines
+        index = next((index for index, line in enumerate(lines) if _ENDS.search(line)), None)
+        index = index if index is not None else next((index for index, line in enumerate(lines) if _asks(line)), None)
+        if index is None:
             raise ValueError("it must be one question, with a question mark at its end")
-        found = _TALK.sub("", " ".join(lines[_begin(lines, at) : at + 1]))
-        if (last := max(found.rfind(mark) for mark in _MARKS)) >= 0 and not _ENDS.search(found):
-            found = found[: last + 1]
-        return Questions().parse(found)[:1]
+        question = _TALK.sub("", " ".join(lines[_find_start(lines, index) : index + 1]))
+        if (last := max(question.rfind(mark) for mark in _MARKS)) >= 0 and not _ENDS.search(question):
+            question = question[: last + 1]
+        return Questions().parse(question)[:1]
 
 
 def _asks(line: str) -> bool:
-    """Whether a line has a question in it."""
+    """Return whether a line has a question in it."""
     return any(mark in line for mark in "?？؟") or _UNMARKED.search(line) is not None
 
 
-def _begin(lines: list[str], at: int) -> int:
-    """Where the question of a line begins: a line that begins in mid-sentence goes on with the one before."""
-    while at and lines[at][:1].islower() and not re.search(r"[.!?:;]$", lines[at - 1]):
-        at -= 1
-    return at
+def _find_start(lines: list[str], index: int) -> int:
+    """Return where the question of a line begins: a line that begins in mid-sentence continues the one before."""
+    while index and lines[index][:1].islower() and not re.search(r"[.!?:;]$", lines[index - 1]):
+        index -= 1
+    return index
 
 
-def _in_json(said: str) -> dict[str, Any]:
-    """The texts and lists of a JSON object, by name; empty without one."""
-    text = _FENCE.sub("", said)
-    begins = re.search(r"^[^\S\n]*+(\{)", text, re.MULTILINE)
-    if begins is None:
+def _read_json(reply: str) -> dict[str, Any]:
+    """Return the texts and lists of a JSON object, by name; empty without one."""
+    text = _FENCE.sub("", reply)
+    start = re.search(r"^[^\S\n]*+(\{)", text, re.MULTILINE)
+    if start is None:
         return {}
     try:
-        found = loose(text, begins.start(1))
+        parsed = parse_loose(text, start.start(1))
     except ValueError:
         return {}
-    named = found.items() if isinstance(found, dict) else ()
-    return {str(name).strip().casefold(): one for name, one in named if isinstance(one, str | list)}
+    pairs = parsed.items() if isinstance(parsed, dict) else ()
+    return {str(name).strip().casefold(): value for name, value in pairs if isinstance(value, str | list)}
 
 
 @dataclass(frozen=True)
@@ -105,20 +107,20 @@ class AnswerWithQuotes(Parser[tuple[str, tuple[str, ...]]]):
     """
 
     def parse(self, reply: str) -> tuple[str, tuple[str, ...]]:
-        said = spoken(reply)
-        if leaves_open(said):
-            return said, ()
-        stated = _in_json(said)
-        if isinstance(stated.get("answer"), str) and isinstance(stated.get("quotes"), list):
-            found = {"answer": stated["answer"].strip(), "quotes": "\n".join(map(str, stated["quotes"]))}
+        text = strip_thoughts(reply)
+        if leaves_open(text):
+            return text, ()
+        fields = _read_json(text)
+        if isinstance(fields.get("answer"), str) and isinstance(fields.get("quotes"), list):
+            parts = {"answer": fields["answer"].strip(), "quotes": "\n".join(map(str, fields["quotes"]))}
         else:
-            found = Headed(("answer", "quotes")).parse(reply)
-        if leaves_open(found["answer"]):
-            return found["answer"], ()
-        if not found["answer"]:
+            parts = Headed(("answer", "quotes")).parse(reply)
+        if leaves_open(parts["answer"]):
+            return parts["answer"], ()
+        if not parts["answer"]:
             raise ValueError("it must have an answer after 'Answer:'")
-        lines = (_AROUND.sub("", line) for line in found["quotes"].splitlines())
-        return found["answer"], tuple(dict.fromkeys(line for line in lines if line))
+        lines = (_AROUND.sub("", line) for line in parts["quotes"].splitlines())
+        return parts["answer"], tuple(dict.fromkeys(line for line in lines if line))
 
 
 @dataclass(frozen=True)
@@ -131,14 +133,15 @@ class HopQuestions(Parser[tuple[str, ...]]):
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        if says_nothing(spoken(reply)):
+        if says_nothing(strip_thoughts(reply)):
             return ()
-        found = Headed((*_HOPS[:4], "question"), optional=_HOPS[4:]).parse(reply)
-        last = max(at for at, name in enumerate(_HOPS) if found.get(name))
+        parts = Headed((*_HOPS[:4], "question"), optional=_HOPS[4:]).parse(reply)
+        last = max(index for index, name in enumerate(_HOPS) if parts.get(name))
+        # The last question that the reply has needs its answer, too.
         names = (*_HOPS[: last + 1 + (last % 2 == 0)], "question")
-        if missing := [name for name in names if not found.get(name)]:
+        if missing := [name for name in names if not parts.get(name)]:
             raise ValueError(f"it must have a text after '{missing[0].capitalize()}:'")
-        *simple, question = (found[name] for name in names)
+        *simple, question = (parts[name] for name in names)
         return (*simple, *OneQuestion().parse(question))
 
 
@@ -161,7 +164,7 @@ _UNSAID = re.compile(
 
 
 def leaves_open(answer: str) -> bool:
-    """Whether an answer says that it is not known, or that the passages do not say.
+    """Return whether an answer says that it is not known, or that the passages do not say.
 
     >>> leaves_open("I don't know."), leaves_open("段落中没有提到。"), leaves_open("Nobody knows it, said Ann.")
     (True, True, False)

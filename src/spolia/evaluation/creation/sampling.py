@@ -1,4 +1,4 @@
-"""Which passages questions are made of: single ones, and pairs and chains along the graph of a corpus."""
+"""Samplers of the passages that questions are made of: single ones, and pairs and chains along the graph of a corpus."""
 
 import errno
 from collections import Counter
@@ -15,15 +15,15 @@ from spolia.evaluation.creation.draft import QuestionDraft, SampleRange
 from spolia.evaluation.creation.passage_chains import (
     ChainWalk,
     PassageChain,
-    naming_the_same,
+    find_references,
+    pairs_sharing_names,
     place_in_order,
-    references,
 )
 from spolia.evaluation.creation.replies import MOST_HOPS
 from spolia.retrieval.graph.edges import SharedEntities
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.snapshot.lineage import passing
+from spolia.stores.snapshot.lineage import filter_nodes
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.types import Node
 
@@ -34,8 +34,8 @@ FEWEST = 64
 
 
 def _passages(snapshot: Snapshot, group: NodeGroup) -> list[Node]:
-    """The nodes of a group that the asker may read and that the run does not filter out."""
-    return passing(snapshot, list(snapshot.all_nodes(group.name, access())), access(), narrowing())
+    """Return the nodes of a group that the asker may read and that the run does not filter out."""
+    return filter_nodes(snapshot, list(snapshot.all_nodes(group.name, access())), access(), narrowing())
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,18 @@ class SamplePassages(Operator[SampleRange, tuple[QuestionDraft, ...]]):
     def _order(self, snapshot: Snapshot) -> tuple[str, ...]:
         derived = snapshot.derived_of(access(), self.group.name)
         key = (type(self).__name__, self.but(type=""), narrowing())
+        # Each batch draws from the same order; it is kept with the snapshot, for one access and filter.
         if key not in derived:
-            derived[key] = tuple(self._drawn(_passages(snapshot, self.group)))
-        found: tuple[str, ...] = derived[key]
-        return found
+            derived[key] = tuple(self._draw(_passages(snapshot, self.group)))
+        ids: tuple[str, ...] = derived[key]
+        return ids
 
-    def _drawn(self, nodes: Sequence[Node]) -> Iterator[str]:
-        of_document, seen = Counter[str](), set[str]()
+    def _draw(self, nodes: Sequence[Node]) -> Iterator[str]:
+        of_document, texts = Counter[str](), set[str]()
         for node in sorted(nodes, key=lambda node: place_in_order(self.seed, node.id)):
-            if len(node.text.strip()) < self.shortest or node.text in seen:
+            if len(node.text.strip()) < self.shortest or node.text in texts:
                 continue
-            seen.add(node.text)
+            texts.add(node.text)
             of_document[node.document] += 1
             if not self.per_document or of_document[node.document] <= self.per_document:
                 yield node.id
@@ -134,20 +135,22 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
             raise WiringError(f"passages is {self.passages}. Write a number from 2 to {MOST_HOPS}.")
 
     def apply(self, value: SampleRange, /) -> tuple[QuestionDraft, ...]:
-        snapshot, is_linked = self._opened()
-        drawn = self._order(snapshot, is_linked, value.stop)[value.start : value.stop]
-        nodes = snapshot.nodes_of_ids([id for chain in drawn for id in chain.ids], access())
+        snapshot, is_linked = self._open_snapshot()
+        chains = self._order(snapshot, is_linked, value.stop)[value.start : value.stop]
+        nodes = snapshot.nodes_of_ids([id for chain in chains for id in chain.ids], access())
         return tuple(
             QuestionDraft(self.type, tuple(nodes[id] for id in chain.ids), chain.links)
-            for chain in drawn
+            for chain in chains
             if all(id in nodes for id in chain.ids)
         )
 
-    def _opened(self) -> tuple[Snapshot, bool]:
-        """The generation, and whether the graph is there: in a store that may only be read its names cannot be kept."""
+    def _open_snapshot(self) -> tuple[Snapshot, bool]:
+        """Return the generation, and whether the graph is there: in a store that may only be read its names cannot be
+        saved."""
         try:
             return self.graph.snapshot(), True
         except StoreError as error:
+            # The graph's names would be written into the store, which may be read-only.
             is_denied = getattr(error.__cause__, "errno", 0) in (errno.EACCES, errno.EPERM, errno.EROFS)
             if not is_denied or not all(isinstance(edges, SharedEntities) for edges in self.graph.edges):
                 raise
@@ -155,30 +158,31 @@ class SampleLinked(Operator[SampleRange, tuple[QuestionDraft, ...]]):
         return self.graph.group.snapshot(), False
 
     def _order(self, snapshot: Snapshot, is_linked: bool, number: int) -> tuple[PassageChain, ...]:
-        """The first chains, at least `number` if the store has as many."""
+        """Return the first chains, at least `number` if the store has as many."""
+        # Doubling bounds how often a growing range walks the graph from its start.
         width = max(FEWEST, 1 << (number - 1).bit_length())
         derived = snapshot.derived_of(access(), self.graph.group.name)
         key = (type(self).__name__, self.but(type=""), narrowing(), is_linked, width)
         if key not in derived:
-            derived[key] = tuple(islice(self._drawn(snapshot, is_linked), width))
-        found: tuple[PassageChain, ...] = derived[key]
-        return found
+            derived[key] = tuple(islice(self._draw_chains(snapshot, is_linked), width))
+        chains: tuple[PassageChain, ...] = derived[key]
+        return chains
 
-    def _drawn(self, snapshot: Snapshot, is_linked: bool) -> Iterator[PassageChain]:
-        every = _passages(snapshot, self.graph.group)
-        nodes = {node.id: node for node in every if len(node.text.strip()) >= self.shortest}
-        pairs = self._linked(snapshot) if is_linked else naming_the_same(nodes)
+    def _draw_chains(self, snapshot: Snapshot, is_linked: bool) -> Iterator[PassageChain]:
+        passages = _passages(snapshot, self.graph.group)
+        nodes = {node.id: node for node in passages if len(node.text.strip()) >= self.shortest}
+        pairs = self._linked_pairs(snapshot) if is_linked else pairs_sharing_names(nodes)
         linked = [pair for pair in pairs if nodes.keys() >= set(pair)]
-        named = {document.id: document.title for document in snapshot.documents(access())}
-        titles = {(one, other): title for one, other, title in references(nodes, named)}
+        document_titles = {document.id: document.title for document in snapshot.documents(access())}
+        titles = {(first, second): title for first, second, title in find_references(nodes, document_titles)}
         walk = ChainWalk(nodes, linked, titles, self.seed, self.per_passage)
         return walk.chains(self.passages, self.titles_first)
 
-    def _linked(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-        """The ids of nodes that the graph links, each pair once."""
+    def _linked_pairs(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+        """Yield the ids of nodes that the graph links, each pair once."""
         links = self.graph.links(snapshot, access())
         ids = snapshot.ids(links.keys.tolist())
-        named = [ids.get(key, "") for key in links.keys.tolist()]
-        for one, other in zip(links.sources.tolist(), links.targets.tolist(), strict=True):
-            if one < other:
-                yield min(named[one], named[other]), max(named[one], named[other])
+        node_ids = [ids.get(key, "") for key in links.keys.tolist()]
+        for source, target in zip(links.sources.tolist(), links.targets.tolist(), strict=True):
+            if source < target:
+                yield min(node_ids[source], node_ids[target]), max(node_ids[source], node_ids[target])

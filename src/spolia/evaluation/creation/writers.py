@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.core.type_compatibility import refuse_counts
-from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftStep, Places, QuestionDraft, shown
+from spolia.evaluation.creation.draft import ABSTENTION, CHARACTERS, DraftStep, Places, QuestionDraft, shown_passages
 from spolia.evaluation.creation.replies import AnswerWithQuotes, HopQuestions, OneQuestion
 from spolia.models.parsers import NOTHING
 from spolia.models.prompting.role import Role
@@ -12,13 +12,13 @@ from spolia.models.protocols import LanguageModel
 from spolia.types import SubQuestion
 
 
-def _writes(file: str, default: str | None = None) -> Role[tuple[str, ...]]:
+def _writing_role(file: str, default: str | None = None) -> Role[tuple[str, ...]]:
     return Role(f"spolia:evaluation/creation/prompts/{file}.txt", OneQuestion(), default)
 
 
-FACTOID, CONCEPT, COMPARISON, UNANSWERABLE = map(_writes, ("factoid", "concept", "comparison", "unanswerable"))
+FACTOID, CONCEPT, COMPARISON, UNANSWERABLE = map(_writing_role, ("factoid", "concept", "comparison", "unanswerable"))
 """What kinds of questions `WriteQuestion` can be asked for: a role each."""
-EVOLUTIONS = {name: _writes(f"evolve_{name}", NOTHING) for name in ("reasoning", "conditional", "compress")}
+EVOLUTIONS = {name: _writing_role(f"evolve_{name}", NOTHING) for name in ("reasoning", "conditional", "compress")}
 """How `Evolve` can change a question: a role each."""
 
 
@@ -54,10 +54,10 @@ class WriteQuestion(DraftStep):
         refuse_counts(self, "characters", "max_tokens")
         self.role.refuse_without("passages")
 
-    def revised(self, value: QuestionDraft, /) -> QuestionDraft:
-        passages = shown(value, self.characters)
-        found, noted = self.asked(value, self.llm, self.role, self.max_tokens, {"passages": passages})
-        return noted.but(question=found[0]) if found else self.dropped(noted, "the model found nothing to ask")
+    def revise(self, value: QuestionDraft, /) -> QuestionDraft:
+        passages = shown_passages(value, self.characters)
+        questions, noted = self.ask_model(value, self.llm, self.role, self.max_tokens, {"passages": passages})
+        return noted.but(question=questions[0]) if questions else self.drop(noted, "the model found nothing to ask")
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls
@@ -104,19 +104,22 @@ class WriteMultiHop(DraftStep):
         refuse_counts(self, "characters", "max_tokens")
         self.role.refuse_without("passages")
 
-    def revised(self, value: QuestionDraft, /) -> QuestionDraft:
-        places: Places = {"passages": shown(value, self.characters), "link": value.links}
-        found, noted = self.asked(value, self.llm, self.role, self.max_tokens, places)
-        if not found:
-            return self.dropped(noted, "the model found no question that needs all passages")
-        *simple, question = found
-        asked, answers = simple[::2], simple[1::2]
-        if len(asked) != len(value.passages):
-            reason = f"the model wrote {len(asked)} simple questions of {len(value.passages)} passages"
-            return self.dropped(noted, reason)
-        ways = value.passages, value.passages[::-1]
-        nodes = max(ways, key=lambda way: sum(said in node.text for said, node in zip(answers, way, strict=True)))
-        hops = map(SubQuestion, asked, answers, (node.document for node in nodes))
+    def revise(self, value: QuestionDraft, /) -> QuestionDraft:
+        places: Places = {"passages": shown_passages(value, self.characters), "link": value.links}
+        texts, noted = self.ask_model(value, self.llm, self.role, self.max_tokens, places)
+        if not texts:
+            return self.drop(noted, "the model found no question that needs all passages")
+        *simple, question = texts
+        questions, answers = simple[::2], simple[1::2]
+        if len(questions) != len(value.passages):
+            reason = f"the model wrote {len(questions)} simple questions of {len(value.passages)} passages"
+            return self.drop(noted, reason)
+        directions = value.passages, value.passages[::-1]
+        nodes = max(
+            directions,
+            key=lambda direction: sum(answer in node.text for answer, node in zip(answers, direction, strict=True)),
+        )
+        hops = map(SubQuestion, questions, answers, (node.document for node in nodes))
         return noted.but(question=question, hops=tuple(hops))
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -157,10 +160,12 @@ class Evolve(DraftStep):
         refuse_counts(self, "characters", "max_tokens")
         self.role.refuse_without("passages", "question")
 
-    def revised(self, value: QuestionDraft, /) -> QuestionDraft:
-        places: Places = {"passages": shown(value, self.characters), "question": value.question}
-        found, noted = self.asked(value, self.llm, self.role, self.max_tokens, places)
-        return noted.but(question=found[0], evolved_from=value.evolved_from or value.question) if found else noted
+    def revise(self, value: QuestionDraft, /) -> QuestionDraft:
+        places: Places = {"passages": shown_passages(value, self.characters), "question": value.question}
+        questions, noted = self.ask_model(value, self.llm, self.role, self.max_tokens, places)
+        return (
+            noted.but(question=questions[0], evolved_from=value.evolved_from or value.question) if questions else noted
+        )
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls
@@ -186,7 +191,7 @@ class WriteAnswer(DraftStep):
     >>> from spolia.evaluation.creation.draft import QuestionDraft
     >>> draft = QuestionDraft("factoid", (Node("n", "Clovis made Paris his capital in 508."),), question="When?")
     >>> found = WriteAnswer(ScriptedModel(("Answer: 508\\nQuotes:\\nClovis made Paris his capital in 508.",)))(draft)
-    >>> found.answers, found.evidence
+    >>> found.run_transform, found.evidence
     (('508',), ('Clovis made Paris his capital in 508.',))
     """
 
@@ -201,10 +206,10 @@ class WriteAnswer(DraftStep):
         refuse_counts(self, "characters", "max_tokens")
         self.role.refuse_without("passages", "question")
 
-    def revised(self, value: QuestionDraft, /) -> QuestionDraft:
-        passages = shown(value, self.characters)
+    def revise(self, value: QuestionDraft, /) -> QuestionDraft:
+        passages = shown_passages(value, self.characters)
         places: Places = {"passages": passages, "question": value.question, "abstention": ABSTENTION}
-        (answer, evidence), noted = self.asked(value, self.llm, self.role, self.max_tokens, places)
+        (answer, evidence), noted = self.ask_model(value, self.llm, self.role, self.max_tokens, places)
         return noted.but(answers=(answer,), evidence=evidence)
 
     def calls(self, rows: int | None = None, /) -> int | None:

@@ -1,4 +1,4 @@
-"""Which part of a data set a question belongs to: always the same one, decided by its id alone."""
+"""Data sets, and the part that a question belongs to: always the same one, decided by its id alone."""
 
 import hashlib
 import random
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spolia.errors import DataError
-from spolia.evaluation.data.formats.form import Form, form_called, form_of
+from spolia.evaluation.data.formats.form import Form, detect_form, form_named
 from spolia.types import Document, Item, Value, kept
 
 PARTS: Mapping[str, float] = {"tune": 0.4, "select": 0.2, "report": 0.4}
@@ -19,13 +19,14 @@ TWIN = "-unanswerable"
 
 
 def part_of(id: str) -> str:
-    """The part of a question, by a hash of its id: always the same, whatever else is in the data set.
+    """Return the part of a question, by a hash of its id: always the same, whatever else is in the data set.
 
     >>> part_of("q1"), part_of("q2"), part_of("q2-unanswerable"), part_of("q3")
     ('report', 'select', 'select', 'tune')
     """
-    asked = asked_by(id).encode("utf-8", "surrogatepass")
-    number = int.from_bytes(hashlib.blake2b(asked, digest_size=8).digest()) / 2**64
+    key = shared_id(id).encode("utf-8", "surrogatepass")
+    # A hash and no draw, so that a question keeps its part when others are added.
+    number = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64
     for name, share in PARTS.items():
         if number < share:
             return name
@@ -33,21 +34,21 @@ def part_of(id: str) -> str:
     return name
 
 
-def asked_by(id: str) -> str:
-    """The id that a question and its twin share, so that a flow tuned on one is not reported on the other."""
+def shared_id(id: str) -> str:
+    """Return the id that a question and its twin share, so that a flow tuned on one is not reported on the other."""
     return id.removesuffix(TWIN)
 
 
-def counted(ids: Iterable[str]) -> dict[str, int]:
-    """How many of some questions are in each part; parts without any are left out."""
-    found = dict.fromkeys(PARTS, 0)
+def count_parts(ids: Iterable[str]) -> dict[str, int]:
+    """Count the questions in each part; parts without any are left out."""
+    counts = dict.fromkeys(PARTS, 0)
     for id in ids:
-        found[part_of(id)] += 1
-    return {name: number for name, number in found.items() if number}
+        counts[part_of(id)] += 1
+    return {name: number for name, number in counts.items() if number}
 
 
-def checked_part(name: str) -> str:
-    """The name of a part, or an error that says which there are."""
+def check_part(name: str) -> str:
+    """Return the name of a part; raise DataError if there is no such part."""
     if name not in PARTS:
         raise DataError(f"There is no part {name!r} of a data set. Write one of: {', '.join(PARTS)}.")
     return name
@@ -79,12 +80,13 @@ class DataSet(Value):
 
     def __post_init__(self) -> None:
         if self.form:
-            form_called(self.form)
+            form_named(self.form)
         if self.part:
-            checked_part(self.part)
+            check_part(self.part)
 
     def split(self, part: str) -> "DataSet":
-        """The same passages with one part of the questions. A question's part is decided by its id, once and for all.
+        """Return the same passages with one part of the questions. A question's part is decided by its id, once and for
+        all.
 
         Args:
             part: `tune` for tuning, `select` for choosing between tuned flows, `report` for the score that you
@@ -97,63 +99,68 @@ class DataSet(Value):
 
     @property
     def name(self) -> str:
-        """The folder's own name, or the file's without its ending."""
+        """Return the folder's own name, or the file's without its ending."""
         path = Path(self.path).resolve()
         return path.name if path.is_dir() or not path.exists() else path.name.partition(".")[0]
 
     @kept
-    def written(self) -> Form:
-        return form_called(self.form) if self.form else form_of(Path(self.path))
+    def file_form(self) -> Form:
+        return form_named(self.form) if self.form else detect_form(Path(self.path))
 
     @property
     def has_corpus(self) -> bool:
-        return bool(self.written.corpus(Path(self.path)))
+        return bool(self.file_form.corpus(Path(self.path)))
 
     @property
     def columns(self) -> str:
-        """Which column of a table is read as what, in words; empty where the names are fixed."""
+        """Return which column of a table is read as what, in words; empty if the names are fixed."""
         path = Path(self.path)
-        roles = [(name, role) for role, name in self.written.columns(path).items()]
-        read = roles and [*roles, *((name, "metadata") for name in self.written.other_columns(path))]
-        return f"Columns of {path.name}: {', '.join(f'{name!r} as {role}' for name, role in read)}." if read else ""
+        roles = [(name, role) for role, name in self.file_form.columns(path).items()]
+        described = roles and [*roles, *((name, "metadata") for name in self.file_form.other_columns(path))]
+        return (
+            f"Columns of {path.name}: {', '.join(f'{name!r} as {role}' for name, role in described)}."
+            if described
+            else ""
+        )
 
     def passages(self) -> Iterator[Document]:
-        """The passages of the corpus, one at a time; raises for a repeated id."""
-        seen = set[str]()
-        for place, found in self.written.passages(Path(self.path)):
-            _refuse_twice(place, found.id, seen)
-            yield found
+        """Yield the passages of the corpus, one at a time; raise DataError for a repeated id."""
+        ids = set[str]()
+        for place, passage in self.file_form.passages(Path(self.path)):
+            _refuse_repeated(place, passage.id, ids)
+            yield passage
 
     def items(self, *, stored: bool = False) -> Iterator[Item]:
-        """The questions of the part, one at a time; raises for a gold id that the corpus does not have.
+        """Yield the questions of the part, one at a time; raise DataError for a gold id that the corpus does not have.
 
         Args:
             stored: whether they are asked of a store, so that the gold names documents of that: by file name or id.
         """
-        seen, known = set[str](), frozenset[str]() if stored else self._passage_ids
-        for place, item in self.written.items(Path(self.path)):
-            _refuse_twice(place, item.id, seen)
-            named = (one if isinstance(one, str) else one.document for group in item.gold for one in group)
-            missing = [id for id in named if id not in known]
+        ids, passage_ids = set[str](), frozenset[str]() if stored else self._passage_ids
+        for place, item in self.file_form.items(Path(self.path)):
+            _refuse_repeated(place, item.id, ids)
+            gold_ids = (gold if isinstance(gold, str) else gold.document for group in item.gold for gold in group)
+            missing = [id for id in gold_ids if id not in passage_ids]
             if missing and self.has_corpus and not stored:
                 raise DataError(
-                    f"{place}: gold id {missing[0]!r} of question {item.id!r} is not in the corpus of {len(known)} "
+                    f"{place}: gold id {missing[0]!r} of question {item.id!r} is not in the corpus of {len(passage_ids)} "
                     "passages. Correct the id, or add the passage to the corpus."
                 )
             if not self.part or part_of(item.id) == self.part:
                 yield item
 
     def sample(self, limit: int | None, seed: int = 0) -> list[Item]:
-        """All items, or `limit` of them drawn by a seed, in the order of the file."""
-        return drawn(list(self.items()), limit, seed)
+        """Return all items, or `limit` of them drawn by a seed, in the order of the file."""
+        return draw_items(list(self.items()), limit, seed)
 
     def content_hash(self) -> str:
-        """A hash of the bytes of the corpus: what an index over it may be kept under."""
+        """Return a hash of the bytes of the corpus, under which an index over it may be kept."""
         digest = hashlib.blake2b(digest_size=16)
-        files = self.written.corpus(Path(self.path))
+        files = self.file_form.corpus(Path(self.path))
         for path in files:
             try:
                 with path.open("rb") as file:
+                    # A corpus may be larger than memory.
                     while block := file.read(1 << 20):
                         digest.update(block)
             except OSError as error:
@@ -167,14 +174,14 @@ class DataSet(Value):
         return frozenset(passage.id for passage in self.passages()) if self.has_corpus else frozenset()
 
 
-def drawn(items: list[Item], limit: int | None, seed: int = 0) -> list[Item]:
-    """All items, or `limit` of them drawn by a seed, in their order."""
+def draw_items(items: list[Item], limit: int | None, seed: int = 0) -> list[Item]:
+    """Return all items, or `limit` of them drawn by a seed, in their order."""
     if limit is None or limit >= len(items):
         return items
     return [items[index] for index in sorted(random.Random(seed).sample(range(len(items)), limit))]
 
 
-def _refuse_twice(place: str, id: str, seen: set[str]) -> None:
-    if id in seen:
+def _refuse_repeated(place: str, id: str, ids: set[str]) -> None:
+    if id in ids:
         raise DataError(f"{place}: id {id!r} is on an earlier line too. Give every row its own id.")
-    seen.add(id)
+    ids.add(id)

@@ -1,4 +1,4 @@
-"""From gold that is passages to gold that is quotes, which survives every re-chunking."""
+"""Conversion of gold passages to gold quotes, which survive every re-chunking."""
 
 import json
 import re
@@ -11,132 +11,146 @@ from spolia.errors import DataError
 from spolia.stores.lexical.analysis import UNSPACED
 from spolia.types import Document, Gold, Item, Quote, Value
 
-BETWEEN = "\n\n"
+SEPARATOR = "\n\n"
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True)
-class Located(Value):
-    """Where passages stand, at one or several places of `documents`, which are searched instead of the passages."""
+class PassageLocations(Value):
+    """Locations of passages, at one or several places of `documents`, which are searched instead of the passages."""
 
     documents: tuple[Document, ...]
     quotes: Mapping[str, tuple[Quote, ...]]
 
     def item(self, item: Item) -> Item:
-        """A question whose gold passages are quotes; any place of a passage will do. DataError if it has none."""
-        gold = tuple(tuple(dict.fromkeys(q for one in group for q in self._of(item, one))) for group in item.gold)
+        """Return a question whose gold passages are quotes; any place of a passage will do. Raise DataError if it has
+        none."""
+        gold = tuple(
+            tuple(dict.fromkeys(q for member in group for q in self._quotes_of(item, member))) for group in item.gold
+        )
         old = dict(item.grades)
-        grades = {str(q): old[str(one)] for group in item.gold for one in group if str(one) in old
-                  for q in self._of(item, one)}  # fmt: skip
+        grades = {str(q): old[str(member)] for group in item.gold for member in group if str(member) in old
+                  for q in self._quotes_of(item, member)}  # fmt: skip
         meta = tuple(pair for pair in item.meta if pair[0] != "grades")
-        hops = tuple(one.but(gold_id=self._document(one.gold_id)) for one in item.decomposition)
+        hops = tuple(hop.but(gold_id=self._document(hop.gold_id)) for hop in item.decomposition)
         return item.but(gold=gold, grades=tuple(grades.items()), meta=meta, decomposition=hops)
 
     def _document(self, passage: str) -> str:
-        found = self.quotes.get(passage, ())
-        return found[0].document if found else ""
+        quotes = self.quotes.get(passage, ())
+        return quotes[0].document if quotes else ""
 
-    def _of(self, item: Item, gold: Gold) -> tuple[Quote, ...]:
+    def _quotes_of(self, item: Item, gold: Gold) -> tuple[Quote, ...]:
         if isinstance(gold, Quote):
-            inside = self.quotes.get(gold.document, ())
-            return tuple(Quote(one.document, one.start + gold.start, gold.text) for one in inside) or (gold,)
-        if not (found := self.quotes.get(gold, ())):
+            places = self.quotes.get(gold.document, ())
+            return tuple(Quote(place.document, place.start + gold.start, gold.text) for place in places) or (gold,)
+        if not (quotes := self.quotes.get(gold, ())):
             raise DataError(
                 f"Gold {gold!r} of question {item.id!r} is in none of {len(self.documents)} documents, word for "
                 "word. Give the documents that the passages were cut from, as they were."
             )
-        return found
+        return quotes
 
 
-def located(passages: Iterable[Document], documents: Iterable[Document]) -> Located:
+def locate_passages(passages: Iterable[Document], documents: Iterable[Document]) -> PassageLocations:
     """Find passages in the documents that they were cut from, word for word, blanks around them aside.
 
-    >>> found = located([Document("p1", "The moon pulls.")], [Document("d", "Tides. The moon pulls. So it is.")])
+    >>> found = locate_passages([Document("p1", "The moon pulls.")], [Document("d", "Tides. The moon pulls. So it is.")])
     >>> [str(quote) for quote in found.quotes["p1"]]
     ['d[7:22]']
     """
-    kept = tuple(documents)
-    return Located(kept, {one.id: tuple(q for d in kept for q in _in(d, one.text.strip())) for one in passages})
+    sources = tuple(documents)
+    return PassageLocations(
+        sources,
+        {passage.id: tuple(q for d in sources for q in _find_all(d, passage.text.strip())) for passage in passages},
+    )
 
 
-def joined(passages: Iterable[Document], by: str = "title") -> Located:
+def join_passages(passages: Iterable[Document], field: str = "title") -> PassageLocations:
     """Put passages that follow one another, of one title or with one value of a metadata field, into documents.
 
     >>> passages = [Document("p1", "One.", title="A"), Document("p2", "Two.", title="A"), Document("p3", "Three.")]
-    >>> found = joined(passages)
-    >>> [(one.id, one.text) for one in found.documents], str(found.quotes["p2"][0])
+    >>> found = join_passages(passages)
+    >>> [(one.id, one.text) for one in found.count_documents], str(found.quotes["p2"][0])
     ([('A', 'One.\\n\\nTwo.'), ('p3', 'Three.')], 'A[6:10]')
     """
     passages = list(passages)
-    fields = {"title"} if any(one.title for one in passages) else set[str]()
-    fields.update(name for one in passages for name, _ in one.meta)
-    if by not in fields:
+    fields = {"title"} if any(passage.title for passage in passages) else set[str]()
+    fields.update(name for passage in passages for name, _ in passage.meta)
+    if field not in fields:
         listed = ", ".join(sorted(fields)) or "nothing, since they have neither titles nor metadata"
-        raise DataError(f"No passage has a {by!r} to be joined by. Join by: {listed}.")
+        raise DataError(f"No passage has a {field!r} to be joined by. Join by: {listed}.")
     documents: list[Document] = []
     quotes: dict[str, tuple[Quote, ...]] = {}
-    taken = set[str]()
-    for key, group in groupby(passages, lambda one: str(one.title if by == "title" else dict(one.meta).get(by) or "")):
-        for members in [list(group)] if key else ([one] for one in group):
+    used_ids = set[str]()
+    for key, group in groupby(
+        passages, lambda passage: str(passage.title if field == "title" else dict(passage.meta).get(field) or "")
+    ):
+        for members in [list(group)] if key else ([passage] for passage in group):
             name = key or members[0].id
-            id = name if name not in taken else members[0].id
-            taken.add(id)
-            start, text = 0, BETWEEN.join(one.text for one in members)
-            for one in members:
-                quotes[one.id] = (Quote(id, start, one.text),)
-                start += len(one.text) + len(BETWEEN)
+            id = name if name not in used_ids else members[0].id
+            used_ids.add(id)
+            start, text = 0, SEPARATOR.join(passage.text for passage in members)
+            for passage in members:
+                quotes[passage.id] = (Quote(id, start, passage.text),)
+                start += len(passage.text) + len(SEPARATOR)
             documents.append(Document(id, text, title=members[0].title))
-    return Located(tuple(documents), quotes)
+    return PassageLocations(tuple(documents), quotes)
 
 
 def with_quotes(items: Iterable[Item], passages: Mapping[str, str]) -> Iterator[Item]:
-    """Questions whose gold is what passages say of it: supporting sentences, else answers, else all of a passage."""
+    """Yield questions whose gold is what passages say of it: supporting sentences, else answers, else all of a passage."""
     for item in items:
-        told: dict[str, list[str]] = {}
-        for one in json.loads(str(dict(item.meta).get("supporting_sentences") or "[]")):
-            told.setdefault(one["gold_id"], []).append(one["sentence"])
-        groups = [group for old in item.gold for group in _quoted(old, told, item.answers, passages)]
+        sentences_of: dict[str, list[str]] = {}
+        for fact in json.loads(str(dict(item.meta).get("supporting_sentences") or "[]")):
+            sentences_of.setdefault(fact["gold_id"], []).append(fact["sentence"])
+        groups = [group for old in item.gold for group in _quote_group(old, sentences_of, item.answers, passages)]
         yield item.but(gold=tuple(dict.fromkeys(groups)), grades=())
 
 
-def _quoted(
-    group: Sequence[Gold], told: Mapping[str, Sequence[str]], answers: Sequence[str], passages: Mapping[str, str]
+def _quote_group(
+    group: Sequence[Gold],
+    sentences_of: Mapping[str, Sequence[str]],
+    answers: Sequence[str],
+    passages: Mapping[str, str],
 ) -> Iterator[tuple[Gold, ...]]:
-    """All the supporting sentences of a passage are needed; of answers, and of passages, any will do."""
-    if len(group) == 1 and isinstance(group[0], str) and group[0] in told:
+    """Yield the quotes of a group: all supporting sentences of a passage are needed; of answers, and of passages, any
+    will do."""
+    if len(group) == 1 and isinstance(group[0], str) and group[0] in sentences_of:
         id = group[0]
-        for sentence in told[id]:
-            yield tuple(_in(Document(id, passages[id]), sentence)) or (id,)
+        for sentence in sentences_of[id]:
+            yield tuple(_find_all(Document(id, passages[id]), sentence)) or (id,)
         return
     members: list[Gold] = []
-    for one in group:
-        if isinstance(one, Quote):
-            members.append(one)
+    for member in group:
+        if isinstance(member, Quote):
+            members.append(member)
             continue
-        document = Document(one, passages[one])
-        found = [quote for answer in answers for quote in _in(document, answer) if _whole(document.text, quote)]
-        whole = document.text.strip()
-        members += found or ([Quote(one, document.text.index(whole), whole)] if whole else [one])
+        document = Document(member, passages[member])
+        quotes = [
+            quote for answer in answers for quote in _find_all(document, answer) if _is_whole_word(document.text, quote)
+        ]
+        stripped = document.text.strip()
+        members += quotes or ([Quote(member, document.text.index(stripped), stripped)] if stripped else [member])
     yield tuple(dict.fromkeys(members))
 
 
-def _whole(text: str, quote: Quote) -> bool:
-    """Whether a quote cuts no word in two: "5" is part of 1957, but not a word of it.
+def _is_whole_word(text: str, quote: Quote) -> bool:
+    """Return whether a quote cuts no word in two: "5" is part of 1957, but not a word of it.
 
-    >>> _whole("In 1957 there were 5.", Quote("d", 5, "5")), _whole("In 1957 there were 5.", Quote("d", 19, "5"))
+    >>> _is_whole_word("In 1957 there were 5.", Quote("d", 5, "5")), _is_whole_word("In 1957 there were 5.", Quote("d", 19, "5"))
     (False, True)
     """
-    ends = (at for at in (quote.start, quote.end) if 0 < at < len(text))
-    return not any(_of_word(text[at - 1]) and _of_word(text[at]) for at in ends)
+    ends = (index for index in (quote.start, quote.end) if 0 < index < len(text))
+    return not any(_is_in_word(text[index - 1]) and _is_in_word(text[index]) for index in ends)
 
 
-def _of_word(character: str) -> bool:
-    """Whether it is a part of a word, in scripts whose words blanks set apart."""
+def _is_in_word(character: str) -> bool:
+    """Return whether a character is a part of a word, in scripts whose words blanks set apart."""
     return category(character)[0] in "LMN" and not _UNSPACED.match(character)
 
 
-def _in(document: Document, text: str) -> Iterator[Quote]:
-    at = document.text.find(text) if text.strip() else -1
-    while at >= 0:
-        yield Quote(document.id, at, text)
-        at = document.text.find(text, at + 1)
+def _find_all(document: Document, text: str) -> Iterator[Quote]:
+    start = document.text.find(text) if text.strip() else -1
+    while start >= 0:
+        yield Quote(document.id, start, text)
+        start = document.text.find(text, start + 1)

@@ -1,4 +1,4 @@
-"""What one measure says of flows that were asked the same questions, of all or of one kind, and how sure that is."""
+"""Comparisons of flows that were asked the same questions: intervals, tests and slices of one measure."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any, Self
 
 from spolia.evaluation.experiment.score_table import ScoreTable
-from spolia.evaluation.measures.measure import CostMeasure, Measure, Seen, SetMeasure
+from spolia.evaluation.measures.measure import CostMeasure, Measure, Observation, SetMeasure
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample, Totals
 from spolia.evaluation.statistics.significance import CORRECTIONS
@@ -17,7 +17,7 @@ from spolia.types import Item, Value, kept
 if TYPE_CHECKING:
     from spolia.evaluation.experiment.experiment import Experiment
 
-MeasureColumn = Sequence[Seen | None]
+MeasureColumn = Sequence[Observation | None]
 
 
 class Estimates:
@@ -28,48 +28,52 @@ class Estimates:
         self.single = isinstance(measure, Measure | CostMeasure)
 
     @classmethod
-    def of(cls, table: ScoreTable, seed: int, questions: Sequence[int] | None = None) -> list[Self]:
-        """Those of all measures of a table, of some of its questions by position, or of all."""
+    def from_table(cls, table: ScoreTable, seed: int, questions: Sequence[int] | None = None) -> list[Self]:
+        """Build estimates for every measure of a table, over some of its questions by position, or all."""
         flows = range(len(table.flows))
         return [
-            cls(measure, [table.seen(flow, at, questions) for flow in flows], seed)
-            for at, measure in enumerate(table.measures)
+            cls(measure, [table.observations(flow, column, questions) for flow in flows], seed)
+            for column, measure in enumerate(table.measures)
         ]
 
     def interval(self, flow: int) -> Interval | None:
-        """Return the number of a flow; None where no question is determined, or none of those defines it. A cost that
-        is the same for every question has no interval."""
-        known = [one for one in self.columns[flow] if one is not None]
-        if isinstance(self.measure, CostMeasure) and len(known) > 1 and len(set(known)) == 1:
-            (cost,) = known[0]
-            return Interval(cost, cost, cost, len(known))
-        return self._statistics.interval(flow) if self._known(flow) else None
+        """Return the number of a flow; None if no question is determined, or none of those defines it. A cost that is
+        the same for every question has no interval."""
+        observations = [observation for observation in self.columns[flow] if observation is not None]
+        # All samples of a constant cost are equal, so no interval can be estimated.
+        if isinstance(self.measure, CostMeasure) and len(observations) > 1 and len(set(observations)) == 1:
+            (cost,) = observations[0]
+            return Interval(cost, cost, cost, len(observations))
+        return self._statistics.interval(flow) if self._has_common_question(flow) else None
 
     def difference(self, ours: int, theirs: int) -> tuple[Interval, float] | None:
-        """By how much one flow has more than another, and the p-value of that; None where one of them has no number."""
-        if not self._known(ours, theirs):
+        """Return by how much one flow has more than another, with the p-value; None if one of them has no number."""
+        if not self._has_common_question(ours, theirs):
             return None
-        if (found := self._statistics.difference(ours, theirs)) is None:
+        if (difference := self._statistics.difference(ours, theirs)) is None:
             return None
-        return found, self._statistics.p(ours, theirs)
+        return difference, self._statistics.p(ours, theirs)
 
     @property
-    def unit(self) -> bool:
-        """Whether scores lie between 0 and 1, and are reported times 100."""
+    def is_share(self) -> bool:
+        """Return whether scores lie between 0 and 1, and are reported times 100."""
         return self.measure.range == (0.0, 1.0)
 
-    def _known(self, *flows: int) -> bool:
+    def _has_common_question(self, *flows: int) -> bool:
         columns = [self.columns[flow] for flow in flows]
-        return any(None not in seen for seen in zip(*columns, strict=True))
+        return any(None not in observations for observations in zip(*columns, strict=True))
 
     @kept
     def _statistics(self) -> Sample | Totals:
-        """Statistics of all flows together, so that one set of draws serves them all."""
+        """Return statistics of all flows together, so that one set of draws serves them all."""
         if self.single:
-            table = [[nan if seen is None else seen[0] for seen in row] for row in zip(*self.columns, strict=True)]
+            table = [
+                [nan if observation is None else observation[0] for observation in row]
+                for row in zip(*self.columns, strict=True)
+            ]
             return Sample(table, range=self.measure.range, seed=self.seed)
-        named = {name: getattr(self.measure, name) for name in ("additive", "range")}
-        return Totals(self.columns, self.measure.total, **named, seed=self.seed)
+        options = {name: getattr(self.measure, name) for name in ("additive", "range")}
+        return Totals(self.columns, self.measure.total, **options, seed=self.seed)
 
 
 ALPHA = 0.05
@@ -78,7 +82,7 @@ NAMES = {"holm": "Holm", "bh": "Benjamini and Hochberg", "none": "no correction"
 
 @dataclass(frozen=True)
 class Comparison(Value):
-    """By how much one flow is better than another on the questions that both were asked.
+    """Difference of two flows on one measure, over the questions that both were asked.
 
     `interval` is never negative in the mean, whether the measure is good when high or when low. `adjusted` is the
     p-value of the paired permutation test, corrected for all comparisons; the `caveat` says what was out of order in
@@ -92,97 +96,100 @@ class Comparison(Value):
     p: float
     adjusted: float
     correction: str
-    of: int
+    comparison_count: int
     lower_is_better: bool
-    unit: bool
+    is_share: bool
     caveat: str = ""
 
     @property
     def shown(self) -> bool:
-        """Whether a difference is shown: the interval excludes zero, and so does the test after its correction."""
+        """Return whether the interval and the corrected test both exclude zero."""
         return self.interval.excludes_zero and self.adjusted < ALPHA
 
     @property
     def aside(self) -> str:
-        """The caveat, as it follows a verdict."""
+        """Return the caveat, as it follows a verdict."""
         return f"; {self.caveat}" if self.caveat else ""
 
     @property
     def verdict(self) -> str:
-        """In words; two flows are never called equal."""
-        by = amount(self.interval, self.unit)
+        """Return the result in words; two flows are never called equal."""
+        difference = format_interval(self.interval, self.is_share)
         if self.shown:
             less = " (lower is better)" if self.lower_is_better else ""
-            return f"{self.better} beats {self.other} on {self.measure} by {by}{less}{self.aside}"
-        why = f"; p = {self.p:.2g}" if self.interval.excludes_zero else ""
-        if why and self.p < ALPHA:
-            how = f"{self.of} comparisons ({NAMES[self.correction]})"
-            why += f", corrected for {how} {self.adjusted:.2g}"
-        return f"no difference shown between {self.better} and {self.other} on {self.measure}: {by}{why}{self.aside}"
+            return f"{self.better} beats {self.other} on {self.measure} by {difference}{less}{self.aside}"
+        p_text = f"; p = {self.p:.2g}" if self.interval.excludes_zero else ""
+        if p_text and self.p < ALPHA:
+            correction_text = f"{self.comparison_count} comparisons ({NAMES[self.correction]})"
+            p_text += f", corrected for {correction_text} {self.adjusted:.2g}"
+        return f"no difference shown between {self.better} and {self.other} on {self.measure}: {difference}{p_text}{self.aside}"
 
     def of_flow(self, flow: str) -> Interval:
-        """By how much one of the two is better than the other, negative where it is worse."""
+        """Return by how much a flow is better than the other one, negative if it is worse."""
         return self.interval if flow == self.better else self.interval.reversed
 
     def json(self) -> dict[str, Any]:
-        named = ("measure", "better", "other", "p", "adjusted", "shown", "verdict")
-        return {name: getattr(self, name) for name in named} | {"difference": self.interval.json()}
+        names = ("measure", "better", "other", "p", "adjusted", "shown", "verdict")
+        return {name: getattr(self, name) for name in names} | {"difference": self.interval.json()}
 
 
-def compared(
+def compare_flows(
     names: Sequence[str], estimates: Sequence[Estimates], correction: str, primary: str = "", against: str = ""
 ) -> tuple[Comparison, ...]:
-    """The pairs of flows, corrected together; those without a common question are left out."""
-    return corrected(pairs(names, estimates, primary, against), correction)
+    """Compare the pairs of flows, corrected together; pairs without a common question are left out."""
+    return correct_comparisons(compare_pairs(names, estimates, primary, against), correction)
 
 
-def pairs(
+def compare_pairs(
     names: Sequence[str], estimates: Sequence[Estimates], primary: str = "", against: str = ""
 ) -> list[Comparison]:
-    """Pairs of flows, corrected for nothing: all on all measures, or on the primary one, or those with one flow."""
-    found = []
-    for one in estimates:
-        if primary not in ("", str(one.measure)):
+    """Return uncorrected comparisons of pairs of flows: on all measures or the primary one, between all flows or with
+    one."""
+    comparisons = []
+    for estimate in estimates:
+        if primary not in ("", str(estimate.measure)):
             continue
         for i, j in combinations(range(len(names)), 2):
-            if against in ("", names[i], names[j]) and (difference := one.difference(i, j)) is not None:
-                interval, p = difference[0].widened(one.measure.resolution), difference[1]
-                interval = interval.reversed if one.measure.lower_is_better else interval
-                better, other = names[i], names[j]
+            if against in ("", names[i], names[j]) and (difference := estimate.difference(i, j)) is not None:
+                interval, p = difference[0].widen(estimate.measure.resolution), difference[1]
+                interval = interval.reversed if estimate.measure.lower_is_better else interval
+                better, rival = names[i], names[j]
+                # A mean that is NaN also swaps the pair, which `< 0` would not do.
                 if not interval.mean >= 0:
-                    better, other, interval = other, better, interval.reversed
-                said = str(one.measure), better, other, interval, p, p, "none", 1
-                found.append(Comparison(*said, one.measure.lower_is_better, one.unit))
-    return found
+                    better, rival, interval = rival, better, interval.reversed
+                columns = str(estimate.measure), better, rival, interval, p, p, "none", 1
+                comparisons.append(Comparison(*columns, estimate.measure.lower_is_better, estimate.is_share))
+    return comparisons
 
 
-def corrected(comparisons: Sequence[Comparison], correction: str) -> tuple[Comparison, ...]:
-    adjusted = CORRECTIONS[correction]([one.p for one in comparisons])
+def correct_comparisons(comparisons: Sequence[Comparison], correction: str) -> tuple[Comparison, ...]:
+    adjusted = CORRECTIONS[correction]([comparison.p for comparison in comparisons])
     return tuple(
-        one.but(adjusted=p, correction=correction, of=len(comparisons))
-        for one, p in zip(comparisons, adjusted, strict=True)
+        comparison.but(adjusted=p, correction=correction, comparison_count=len(comparisons))
+        for comparison, p in zip(comparisons, adjusted, strict=True)
     )
 
 
-def amount(interval: Interval, unit: bool) -> str:
-    """A number with its interval for people: times 100 where scores lie between 0 and 1.
+def format_interval(interval: Interval, is_share: bool) -> str:
+    """Format a number with its interval, times 100 if scores lie between 0 and 1.
 
-    >>> amount(Interval(0.031, 0.012, 0.05, 100), True), amount(Interval(1812, 1500.2, float("inf"), 9), False)
+    >>> format_interval(Interval(0.031, 0.012, 0.05, 100), True), format_interval(Interval(1812, 1500.2, float("inf"), 9), False)
     ('3.1 [1.2, 5.0]', '1812 [1500, ?]')
-    >>> amount(Interval(1.0, 1.0, 1.0, 60), False)
+    >>> format_interval(Interval(1.0, 1.0, 1.0, 60), False)
     '1'
     """
     if interval.low == interval.mean == interval.high:
-        return number(interval.mean, unit)
-    mean, low, high = (number(one, unit) for one in (interval.mean, interval.low, interval.high))
+        return format_number(interval.mean, is_share)
+    mean, low, high = (format_number(bound, is_share) for bound in (interval.mean, interval.low, interval.high))
     return f"{mean} [{low}, {high}]"
 
 
-def number(value: float, unit: bool) -> str:
-    """One number for people; `?` where it is not known."""
+def format_number(value: float, is_share: bool) -> str:
+    """Format one number; `?` if it is unknown."""
     if value != value or value in (float("inf"), float("-inf")):
         return "?"
-    return f"{round(100 * value, 1) + 0.0:.1f}" if unit else f"{value + 0.0:.4g}"
+    # Adding 0.0 turns -0.0 into 0.0.
+    return f"{round(100 * value, 1) + 0.0:.1f}" if is_share else f"{value + 0.0:.4g}"
 
 
 MOST = 20
@@ -192,8 +199,8 @@ TYPE = "type"
 
 @dataclass(frozen=True)
 class Slice(Value):
-    """The questions of one kind, by `type` or a metadata field, empty where they have nothing: what each flow scores
-    there, and comparisons, corrected for those of all slices together."""
+    """Questions of one kind, by `type` or a metadata field, empty if they have none: what each flow scores there, and
+    comparisons, corrected for those of all slices together."""
 
     field: str
     value: str
@@ -202,8 +209,8 @@ class Slice(Value):
     comparisons: tuple[Comparison, ...] = ()
 
     @property
-    def named(self) -> str:
-        """Which questions: `type bridge`."""
+    def label(self) -> str:
+        """Return which questions these are: `type bridge`."""
         return f"{self.field} {self.value or '(none)'}"
 
     def json(self) -> dict[str, Any]:
@@ -211,45 +218,52 @@ class Slice(Value):
             {"flow": flow, "measure": measure} | (interval.json() if interval is not None else {"mean": None})
             for flow, measure, interval in self.scores
         ]
-        found = {"field": self.field, "value": self.value, "n": self.n, "scores": scores}
-        return found | {"comparisons": [one.json() for one in self.comparisons]}
+        plain = {"field": self.field, "value": self.value, "n": self.n, "scores": scores}
+        return plain | {"comparisons": [comparison.json() for comparison in self.comparisons]}
 
 
-def sliced(experiment: "Experiment", table: ScoreTable) -> tuple[Slice, ...]:
-    """By each field that tells two to twenty kinds of questions apart; a question with several values is in several."""
-    found: list[tuple[str, str, list[Item], list[Estimates]]] = []
-    names, position = table.flows, {item.id: at for at, item in enumerate(table.items)}
+def compare_slices(experiment: "Experiment", table: ScoreTable) -> tuple[Slice, ...]:
+    """Compare flows by each field with two to twenty kinds of questions; a question with several values is in several."""
+    slices: list[tuple[str, str, list[Item], list[Estimates]]] = []
+    names, position = table.flows, {item.id: position for position, item in enumerate(table.items)}
     for field in experiment.by:
-        kinds = by_kind(table.items, field)
+        kinds = group_by_kind(table.items, field)
         if 2 <= len(kinds) <= MOST:
             for kind, items in sorted(kinds.items()):
-                estimates = Estimates.of(table, experiment.seed, [position[item.id] for item in items])
-                found.append((field, kind, items, estimates))
-    compared = [pairs(names, estimates, experiment.primary, experiment.against) for *_, estimates in found]
-    all_corrected = iter(corrected([one for several in compared for one in several], experiment.correction))
+                estimates = Estimates.from_table(table, experiment.seed, [position[item.id] for item in items])
+                slices.append((field, kind, items, estimates))
+    compared = [compare_pairs(names, estimates, experiment.primary, experiment.against) for *_, estimates in slices]
+    # One correction covers the comparisons of all slices, since each slice is another chance to err.
+    all_corrected = iter(
+        correct_comparisons([comparison for several in compared for comparison in several], experiment.correction)
+    )
     return tuple(
         Slice(
             field,
             kind,
             len(items),
-            tuple((name, str(one.measure), one.interval(at)) for one in estimates for at, name in enumerate(names)),
+            tuple(
+                (name, str(estimate.measure), estimate.interval(index))
+                for estimate in estimates
+                for index, name in enumerate(names)
+            ),
             tuple(next(all_corrected) for _ in several),
         )
-        for (field, kind, items, estimates), several in zip(found, compared, strict=True)
+        for (field, kind, items, estimates), several in zip(slices, compared, strict=True)
     )
 
 
-def unsliced(experiment: "Experiment") -> Iterator[str]:
-    """Why there are no slices by a field that was asked for."""
+def explain_missing_slices(experiment: "Experiment") -> Iterator[str]:
+    """Explain why a requested field has no slices."""
     for field in experiment.by:
-        kinds = by_kind(experiment.asked, field)
+        kinds = group_by_kind(experiment.measurable_items, field)
         if len(kinds) > MOST:
             yield f"{field} has {len(kinds)} values, and no slices are made of more than {MOST}."
         elif len(kinds) < 2:
             yield f"All questions have the same {field}, {next(iter(kinds), '')!r}, so that there are no slices by it."
 
 
-def by_kind(items: Iterable[Item], field: str) -> dict[str, list[Item]]:
+def group_by_kind(items: Iterable[Item], field: str) -> dict[str, list[Item]]:
     kinds: dict[str, list[Item]] = {}
     for item in items:
         for kind in kinds_of(item, field):
@@ -258,7 +272,7 @@ def by_kind(items: Iterable[Item], field: str) -> dict[str, list[Item]]:
 
 
 def kinds_of(item: Item, field: str) -> tuple[str, ...]:
-    """What a question has in a field: the members of a list one by one, an empty text where it has nothing.
+    """Return the values of a question in a field: the members of a list one by one, an empty text if it has none.
 
     >>> item = Item("q", "?", meta=(("hops", 2), ("tags", '["date", "place"]'), ("metadata", '{"type": "bridge"}')))
     >>> kinds_of(item, "tags"), kinds_of(item, "metadata.type"), kinds_of(item, "type"), kinds_of(item, "topic")
@@ -268,27 +282,30 @@ def kinds_of(item: Item, field: str) -> tuple[str, ...]:
 
 
 def fields_of(item: Item) -> dict[str, tuple[str, ...]]:
-    """What a question can be sliced by: its type, and its metadata, those inside an object after a point.
+    """Return what a question can be sliced by: its type and its metadata, with nested fields after a point.
 
     >>> fields_of(Item("q", "?", type="bridge", meta=(("hops", 2),)))
     {'hops': ('2',), 'type': ('bridge',)}
     """
-    found = {name: values for key, value in item.meta for name, values in _values(key, value)}
-    kind = (item.type,) if item.type else found.get(TYPE) or found.get(f"metadata.{TYPE}")
-    return found | ({TYPE: kind} if kind else {})
+    values_by_field = {name: values for key, value in item.meta for name, values in _values(key, value)}
+    kind = (item.type,) if item.type else values_by_field.get(TYPE) or values_by_field.get(f"metadata.{TYPE}")
+    return values_by_field | ({TYPE: kind} if kind else {})
 
 
 def _values(name: str, value: object) -> Iterator[tuple[str, tuple[str, ...]]]:
-    value = _unpacked(value)
+    value = _parse_json(value)
     if isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _values(f"{name}.{key}", one)
+        for key, member in value.items():
+            yield from _values(f"{name}.{key}", member)
     else:
         values = value if isinstance(value, list) else [value]
-        yield name, tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in values)
+        yield (
+            name,
+            tuple(member if isinstance(member, str) else json.dumps(member, ensure_ascii=False) for member in values),
+        )
 
 
-def _unpacked(value: object) -> object:
+def _parse_json(value: object) -> object:
     if not isinstance(value, str) or value[:1] not in ("[", "{"):
         return value
     try:

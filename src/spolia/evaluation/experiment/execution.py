@@ -1,4 +1,4 @@
-"""Flows asked question by question: each in a lane of its own, kept as soon as it is answered, then measured."""
+"""Execution of an experiment: asks flows question by question, stores each answer at once, and scores it."""
 
 import json
 import time
@@ -20,17 +20,17 @@ from spolia.core.run_context import attempt, gather
 from spolia.errors import BudgetSpent, MeasureError, NeverWorked, StepFailed
 from spolia.evaluation.experiment.flows import (
     CONTENT,
+    Fingerprints,
     Flow,
-    Known,
-    changes,
+    check_items,
+    describe_changes,
     identity,
-    inside,
-    named,
-    opened,
-    questions,
+    name_flows,
+    open_stores,
     refuse_other_flows,
+    walk_parts,
 )
-from spolia.evaluation.experiment.gold_locations import gold_locations
+from spolia.evaluation.experiment.gold_locations import locate_gold
 from spolia.evaluation.experiment.score_store import (
     INTERRUPTED,
     MISSING,
@@ -42,7 +42,7 @@ from spolia.evaluation.experiment.score_store import (
 )
 from spolia.evaluation.experiment.score_table import ScoreTable, StorePart
 from spolia.evaluation.measures.answers.answer_text import NoAnswer
-from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Seen, SetMeasure
+from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Observation, SetMeasure
 from spolia.evaluation.measures.registry import as_measures
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
@@ -51,9 +51,9 @@ from spolia.run.lane import StepCalls, counted_reasons, summed
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Failure, Item, Query, Usage, digest_of
 
-SURE = 5
+CERTAIN_FAILURES = 5
 """Questions of which each fails the same way, so that the others would too."""
-OF_THE_FLOW = (
+FLOW_ERRORS = (
     errors.FlowFileError, errors.GroupError, errors.ManifestMismatch, errors.MissingExtra, errors.NotAStore,
     errors.StoreCorrupt, errors.StoreTooNew, errors.UndecidedError, errors.WeightsError, errors.WiringError,
 )  # fmt: skip
@@ -61,24 +61,25 @@ OF_THE_FLOW = (
 
 
 def refuse_broken(
-    flow: str, failures: Sequence[Failure | None], steps: Sequence[StepCalls], whole: int, stops: bool
+    flow: str, failures: Sequence[Failure | None], steps: Sequence[StepCalls], question_count: int, stops: bool
 ) -> None:
-    """Refuse a flow that fails for a reason of its own; and, where that stops, on all of its first questions alike."""
+    """Raise StepFailed for a flow that cannot run, and NeverWorked if all of its first questions fail the same way."""
     if not failures or failures[0] is None:
         return
-    first, same = failures[0], all(one == failures[0] for one in failures)
-    why = f"{first.kind}: {first.message.rstrip('.')}. What cannot be asked is not measured"
-    mend = "since its zeros would say that others are better: mend it, or leave it out"
-    if first.kind in {kind.__name__ for kind in OF_THE_FLOW}:
-        raise StepFailed(f"{flow} fails on the first question: {why}, {mend}.")
-    if stops and same and len(failures) >= min(SURE, max(whole, 2)):
-        told = f"{flow} fails on each of the first {len(failures)} questions, the same way"
-        idle = tuple(one.step for one in steps if one.never_worked)
-        raise NeverWorked(f"{told}: {why}, {mend}, or write --degraded ok.", idle, counted_reasons(steps))
+    first, same = failures[0], all(failure == failures[0] for failure in failures)
+    reason = f"{first.kind}: {first.message.rstrip('.')}. What cannot be asked is not measured"
+    advice = "since its zeros would say that others are better: mend it, or leave it out"
+    # These errors do not depend on the question, so one failure is proof enough.
+    if first.kind in {kind.__name__ for kind in FLOW_ERRORS}:
+        raise StepFailed(f"{flow} fails on the first question: {reason}, {advice}.")
+    if stops and same and len(failures) >= min(CERTAIN_FAILURES, max(question_count, 2)):
+        summary = f"{flow} fails on each of the first {len(failures)} questions, the same way"
+        idle = tuple(step.step for step in steps if step.never_worked)
+        raise NeverWorked(f"{summary}: {reason}, {advice}, or write --degraded ok.", idle, counted_reasons(steps))
 
 
 def refuse_rankings_alone(flows: Sequence[str], measures: Sequence[SetMeasure], states: Collection[int]) -> None:
-    """Refuse measures of answers alone of flows that all give rankings."""
+    """Raise NoAnswer if all flows give rankings and all measures need answers."""
     if {*states} - {WITHOUT_GOLD} == {NO_ANSWER}:
         raise NoAnswer(
             f"{', '.join(map(str, measures))}: not to be measured of a ranking, and {', '.join(flows)} "
@@ -91,30 +92,30 @@ DEGRADED = ("stop", "ok")
 """What happens where a step of a flow fails on every call: the experiment stops, or it is measured all the same."""
 
 
-def never_worked(flow: str, steps: Sequence[StepCalls], whole: int) -> NeverWorked | None:
-    """The error for a flow with a step that failed on every call, if these are enough to be sure."""
-    idle = [one for one in steps if one.never_worked]
-    sure = [one for one in idle if one.trials >= min(SURE, max(whole, 2))]
+def find_idle_step(flow: str, steps: Sequence[StepCalls], question_count: int) -> NeverWorked | None:
+    """Return an error for a flow with a step that failed on every call, if enough calls prove it."""
+    idle = [step for step in steps if step.never_worked]
+    sure = [step for step in idle if step.trials >= min(CERTAIN_FAILURES, max(question_count, 2))]
     if not sure:
         return None
-    told = ", ".join(f"{one.step} ({one.failed:,} of {several(one.trials, 'call')})" for one in sure)
-    why = sure[0].reasons[0][0].rstrip(".") if sure[0].reasons else "no reason was given"
+    counts = ", ".join(f"{step.step} ({step.failed:,} of {several(step.trials, 'call')})" for step in sure)
+    reason = sure[0].reasons[0][0].rstrip(".") if sure[0].reasons else "no reason was given"
     return NeverWorked(
-        f"{flow} has a step that failed whenever it was called: {told}: {why}. Its numbers would be those of a flow "
+        f"{flow} has a step that failed whenever it was called: {counts}: {reason}. Its numbers would be those of a flow "
         "without that step. Correct the cause or leave the step out, and run the command again; it asks again what "
         "failed. To measure the flow as it is, write --degraded ok (in Python degraded='ok').",
-        tuple(one.step for one in idle),
+        tuple(step.step for step in idle),
         counted_reasons(steps),
     )
 
 
-Told: TypeAlias = Callable[[str, int, int], None]
+QuestionCallback: TypeAlias = Callable[[str, int, int], None]
 """Called with a flow, how many questions it was asked, and of how many; by several threads."""
 Position: TypeAlias = tuple[int, int]
 """A flow and a question of a table."""
 StoredRecord: TypeAlias = tuple[bytes, Mapping[str, Any]]
 """Something that a store knows: a digest of all that it depends on, and what it is."""
-LISTED = 5
+LISTED_CHANGES = 5
 """Changes that are listed."""
 
 
@@ -129,8 +130,8 @@ def ask(
     again: bool = False,
     degraded: str = "stop",
     rivals: Sequence[NodeGroup] = (),
-    known: Known | None = None,
-    told: Told = lambda flow, done, total: None,
+    fingerprints: Fingerprints | None = None,
+    on_progress: QuestionCallback = lambda flow, done, total: None,
 ) -> ScoreTable:
     """Ask flows questions and measure what they give, as far as that was not done before.
 
@@ -149,7 +150,7 @@ def ask(
         again: ask everything again, whatever the file holds; a cache of the run is used all the same.
         degraded: what happens where a step of a flow fails on every call: `stop`, or `ok` to measure the flow.
         rivals: groups that other flows search, with which these are compared: gold that only those have is not found.
-        told: called with the flow, how many questions it was asked so far, and of how many.
+        on_progress: called with the flow, how many questions it was asked so far, and of how many.
 
     Raises:
         WiringError: a flow takes or gives something else, or two are called the same.
@@ -168,180 +169,211 @@ def ask(
     >>> table.scores.shape, table.scores[0, :, 0].tolist()
     ((1, 2, 2), [1.0, 0.0])
     """
-    by_name, asked, run = named(flows), questions(items), run if run is not None else Run(share=True)
+    by_name, checked_items, run = name_flows(flows), check_items(items), run if run is not None else Run(share=True)
     listed = [flow for _, flow in by_name]
     for flow in listed:
         refuse_other_flows(flow)
-    chosen = tuple(dict.fromkeys(as_measures(measures)))
+    measure_list = tuple(dict.fromkeys(as_measures(measures)))
     with run, ExitStack() as stack:
-        opening, places = opened(listed), gold_locations(asked, listed, rivals)
-        known = {} if known is None else known
+        # Gold is located before any flow is asked: a wrong gold id costs no call.
+        opening, places = open_stores(listed), locate_gold(checked_items, listed, rivals)
+        fingerprints = {} if fingerprints is None else fingerprints
         members: dict[Path | ScoreStore | None, list[tuple[int, StoredRecord]]] = {}
         file = Path(path) if isinstance(path, str) else path
-        for at, (name, flow) in enumerate(by_name):
-            found = named_by_content(name, identity(flow, run, known))
-            own = file
+        for index, (name, flow) in enumerate(by_name):
+            record = make_record(name, identity(flow, run, fingerprints))
+            flow_file = file
             if isinstance(file, Path) and file.is_dir():
-                own = file / f"{data}-{found[0].hex()[:16]}.experiment"
-            members.setdefault(own, []).append((at, found))
-        taken = [named_by_content(str(one), identity(one, run, known)) for one in chosen]
+                flow_file = file / f"{data}-{record[0].hex()[:16]}.experiment"
+            members.setdefault(flow_file, []).append((index, record))
+        measure_records = [make_record(str(measure), identity(measure, run, fingerprints)) for measure in measure_list]
         stores = {
             file: file if isinstance(file, ScoreStore) else stack.enter_context(ScoreStore(file)) for file in members
         }
-        parts = [store_part(stores[file], flows_here, asked, taken) for file, flows_here in members.items()]
-        table = ScoreTable.of([name for name, _ in by_name], asked, chosen, parts, places)
+        parts = [
+            build_store_part(stores[file], flows_here, checked_items, measure_records)
+            for file, flows_here in members.items()
+        ]
+        table = ScoreTable.from_parts([name for name, _ in by_name], checked_items, measure_list, parts, places)
         if again:
             for part in parts:
                 rows, columns = np.nonzero(table.answers["status"][part.flows] != MISSING)
-                part.store.drop(zip(part.flow_ids[rows].tolist(), part.question_ids[columns].tolist(), strict=True))
-            table = table.read()
-        asking = FlowExecution(run, listed, table, opening, told, stops=degraded == "stop")
+                part.store.drop_answers(
+                    zip(part.flow_ids[rows].tolist(), part.question_ids[columns].tolist(), strict=True)
+                )
+            table = table.reload()
+        asking = FlowExecution(run, listed, table, opening, on_progress, stops=degraded == "stop")
         if asking.todo:
             asking.fill()
             for store in stores.values():
                 store.release_nodes()
-            table = table.read()
-        refuse_rankings_alone(table.flows, chosen, np.unique(table.states).tolist())
-        for at in range(len(listed)):
-            asking.refuse_idle(at, table.steps(at), ((one, table.called(at, one)) for one in range(len(asked))))
-        return replace(table, asked=len(asking.asked), notes=_notes(stores.values()))
+            table = table.reload()
+        refuse_rankings_alone(table.flows, measure_list, np.unique(table.states).tolist())
+        for index in range(len(listed)):
+            asking.refuse_idle(
+                index,
+                table.steps(index),
+                ((question, table.step_calls(index, question)) for question in range(len(checked_items))),
+            )
+        return replace(table, asked=len(asking.asked_cells), notes=_describe_recomputed(stores.values()))
 
 
 @dataclass
 class FlowExecution:
-    """What is missing in a table: asked, measured and kept, question by question, inside a run that is entered."""
+    """Execution of the cells that a table lacks: asked, measured and stored question by question, inside an entered
+    run."""
 
     run: Run
     flows: Sequence[Flow]
     table: ScoreTable
     opening: Sequence[float]
-    told: Told
+    on_progress: QuestionCallback
     stops: bool = True
-    asked: list[Position] = field(default_factory=list)
+    asked_cells: list[Position] = field(default_factory=list)
     steps: dict[Position, tuple[StepCalls, ...]] = field(default_factory=dict)
-    scored: set[int] = field(default_factory=set)  # the states of scores so far
-    judged: set[int] = field(default_factory=set)  # measures that were taken once
-    unjudged: dict[int, list[str]] = field(default_factory=dict)  # of the others, why they could not be taken
+    score_states: set[int] = field(default_factory=set)  # the states of scores so far
+    judged_measures: set[int] = field(default_factory=set)  # measures that were taken once
+    judge_failures: dict[int, list[str]] = field(default_factory=dict)  # of the others, why they could not be taken
 
     def __post_init__(self) -> None:
         table = self.table
-        self.items = [table.places.item(item) for item in table.items]
+        self.items = [table.places.locate_item(item) for item in table.items]
         self.parts = [table.part(flow) for flow in range(len(self.flows))]
-        self.run_ids = {id(part.store): part.store.run(self.run.id) for part, _ in self.parts}
+        self.run_ids = {id(part.store): part.store.register_run(self.run.id) for part, _ in self.parts}
         ids = [(id(part.store), flow_id) for part, flow_id in self.parts]
-        first = np.array([ids.index(one) == at for at, one in enumerate(ids)], bool)  # equal flows are asked once
+        first = np.array(
+            [ids.index(part_id) == index for index, part_id in enumerate(ids)], bool
+        )  # equal flows are asked once
         self.unasked = table.unasked & first[:, None]
         self.unscored = table.unscored
         todo = (self.unasked | self.unscored.any(axis=2)) & first[:, None]
-        self.todo: list[Position] = list(zip(*(one.tolist() for one in np.nonzero(todo)), strict=True))
-        self.whole = (table.states != WITHOUT_GOLD).any(axis=2).sum(axis=1).tolist()
-        self._done = [
-            count(whole - here + 1) for whole, here in zip(self.whole, todo.sum(axis=1).tolist(), strict=True)
+        self.todo: list[Position] = list(zip(*(column.tolist() for column in np.nonzero(todo)), strict=True))
+        self.question_counts = (table.states != WITHOUT_GOLD).any(axis=2).sum(axis=1).tolist()
+        self._progress_counters = [
+            count(whole - here + 1) for whole, here in zip(self.question_counts, todo.sum(axis=1).tolist(), strict=True)
         ]
-        judged = any(isinstance(part, LanguageModel) for one in table.measures for part in inside(one))
+        judged = any(isinstance(part, LanguageModel) for measure in table.measures for part in walk_parts(measure))
+        # A judge waits for a model, whatever the flow itself does.
         self.waits = [judged or flow.waiting for flow in self.flows]
 
     def fill(self) -> None:
-        """The first questions of all flows, so that one that cannot be asked costs little; then the others."""
+        """Ask the first questions of all flows, so that a flow that cannot run costs little; then the others."""
         begun = set[Position]()
         for flow in range(len(self.flows)):
-            begun |= self._begin(flow)
-        refuse_rankings_alone(self.table.flows, self.table.measures, self.scored)
-        others = [cell for cell in self.todo if cell not in begun]
+            begun |= self._ask_first_questions(flow)
+        # Checked after the first questions, before the later ones are paid for.
+        refuse_rankings_alone(self.table.flows, self.table.measures, self.score_states)
+        later_cells = [cell for cell in self.todo if cell not in begun]
         if self.run.results is not None:  # what several flows ask of one question stays at hand
-            others.sort(key=lambda cell: cell[1])
-        for start in range(0, len(others), self.run.window):
-            self._ask(others[start : start + self.run.window])
+            later_cells.sort(key=lambda cell: cell[1])
+        for start in range(0, len(later_cells), self.run.window):
+            self._ask_cells(later_cells[start : start + self.run.window])
 
-    def _begin(self, flow: int) -> set[Position]:
+    def _ask_first_questions(self, flow: int) -> set[Position]:
         """Ask a flow its first questions, the very first alone: it waits for models to be loaded."""
-        cells = [(flow, int(question)) for question in np.flatnonzero(self.unasked[flow])[:SURE]]
+        cells = [(flow, int(question)) for question in np.flatnonzero(self.unasked[flow])[:CERTAIN_FAILURES]]
         failures: list[Failure | None] = []
-        for some in (cells[:1], cells[1:]):
-            failures += self._ask(some, self.opening[flow] if not failures else None)
-            called = {question: self.steps[flow, question] for _, question in cells if (flow, question) in self.steps}
-            steps = summed((steps, 1) for steps in called.values())
+        for batch in (cells[:1], cells[1:]):
+            failures += self._ask_cells(batch, self.opening[flow] if not failures else None)
+            calls_by_question = {
+                question: self.steps[flow, question] for _, question in cells if (flow, question) in self.steps
+            }
+            steps = summed((steps, 1) for steps in calls_by_question.values())
             try:
-                refuse_broken(self.table.flows[flow], failures, steps, self.whole[flow], self.stops)
+                refuse_broken(self.table.flows[flow], failures, steps, self.question_counts[flow], self.stops)
             except StepFailed:
+                # The scores of a flow that cannot run must not be in the file: they would be read as
+                # its results.
                 self._drop(cells)
                 raise
             if len(failures) == len(cells):
-                self.refuse_idle(flow, steps, called.items())
+                self.refuse_idle(flow, steps, calls_by_question.items())
         return set(cells)
 
     def refuse_idle(
-        self, flow: int, steps: Sequence[StepCalls], called: Iterable[tuple[int, Sequence[StepCalls]]]
+        self, flow: int, steps: Sequence[StepCalls], calls_by_question: Iterable[tuple[int, Sequence[StepCalls]]]
     ) -> None:
-        """Stop where a step of a flow never worked; the questions on which it failed are asked again the next time."""
-        if self.stops and (error := never_worked(self.table.flows[flow], steps, self.whole[flow])) is not None:
+        """Stop if a step of a flow never worked; the questions on which it failed are asked again the next time."""
+        if (
+            self.stops
+            and (error := find_idle_step(self.table.flows[flow], steps, self.question_counts[flow])) is not None
+        ):
             idle = set(error.never_worked)
-            self._drop((flow, at) for at, own in called if any(one.step in idle for one in own))
+            self._drop(
+                (flow, question) for question, own in calls_by_question if any(step.step in idle for step in own)
+            )
             raise error
 
     def _drop(self, cells: Iterable[Position]) -> None:
         for flow, question in cells:
             part, flow_id = self.parts[flow]
-            part.store.drop([(flow_id, int(part.question_ids[question]))])
+            part.store.drop_answers([(flow_id, int(part.question_ids[question]))])
 
-    def _ask(self, cells: Sequence[Position], opening: float | None = None) -> list[Failure | None]:
-        """Those of a flow that waits several at the same time; how each failed."""
-        found: dict[Position, Any] = {}
+    def _ask_cells(self, cells: Sequence[Position], opening: float | None = None) -> list[Failure | None]:
+        """Ask cells, I/O-bound flows concurrently; return how each failed."""
+        results: dict[Position, Any] = {}
         for waits in (False, True):
-            some = [cell for cell in cells if self.waits[cell[0]] == waits]
-            found |= zip(some, gather([partial(self._one, *cell, opening) for cell in some], waits=waits), strict=True)
-        if failed := next((one for one in found.values() if isinstance(one, Failure)), None):
+            batch = [cell for cell in cells if self.waits[cell[0]] == waits]
+            results |= zip(
+                batch, gather([partial(self._ask_question, *cell, opening) for cell in batch], waits=waits), strict=True
+            )
+        if failed := next((result for result in results.values() if isinstance(result, Failure)), None):
             raise failed.raised()
-        return [found[cell][0] for cell in cells]
+        return [results[cell][0] for cell in cells]
 
-    def _one(self, flow: int, question: int, opening: float | None) -> tuple[Failure | None]:
+    def _ask_question(self, flow: int, question: int, opening: float | None) -> tuple[Failure | None]:
         part, flow_id = self.parts[flow]
         question_id, item, table = int(part.question_ids[question]), self.items[question], self.table
         missing = (table.states[flow, question] != WITHOUT_GOLD).tolist()
         if self.unasked[flow, question]:
             case, columns = self._answer(flow, item, opening)
             self.steps[flow, question] = columns["steps"]
-            part.store.keep(flow_id, question_id, case, run=self.run_ids[id(part.store)], **columns)
-            self.asked.append((flow, question))
+            part.store.write_answer(flow_id, question_id, case, run=self.run_ids[id(part.store)], **columns)
+            self.asked_cells.append((flow, question))
         else:
             case, missing = table.case(flow, question), self.unscored[flow, question].tolist()
-        scores: dict[int, tuple[int, Seen | None, Usage]] = {}
+        scores: dict[int, tuple[int, Observation | None, Usage]] = {}
         measure_ids = part.measure_ids.tolist()
         with self.run.lane() as lane:  # one for all measures, of which most ask no model
-            for at in np.flatnonzero(missing).tolist():
-                lane.why, lane.interrupted, before = "", False, lane.spent
-                state, seen = self._score(table.measures[at], case, flow)
-                is_idle = self._is_idle(at, seen, lane.why)
+            for column in np.flatnonzero(missing).tolist():
+                lane.why, lane.interrupted, usage_before = "", False, lane.spent
+                state, observation = self._score(table.measures[column], case, flow)
+                is_idle = self._is_judge_idle(column, observation, lane.why)
                 state = INTERRUPTED if lane.interrupted or is_idle else state
-                self.scored.add(state)
-                after = lane.spent
-                scores[measure_ids[at]] = (state, seen, NO_COST if after is before else after - before)
+                self.score_states.add(state)
+                usage_after = lane.spent
+                scores[measure_ids[column]] = (
+                    state,
+                    observation,
+                    NO_COST if usage_after is usage_before else usage_after - usage_before,
+                )
+        # Scores that a spent budget cut short are not stored, so that the next run takes them.
         self._refuse_spent(flow, item)
-        part.store.score(flow_id, question_id, int(part.gold_ids[question]), scores)
-        self._refuse_unjudged(min(SURE, max(self.whole[flow], 2)))
-        self.told(table.flows[flow], next(self._done[flow]), self.whole[flow])
+        part.store.write_scores(flow_id, question_id, int(part.gold_ids[question]), scores)
+        self._refuse_unjudged(min(CERTAIN_FAILURES, max(self.question_counts[flow], 2)))
+        self.on_progress(table.flows[flow], next(self._progress_counters[flow]), self.question_counts[flow])
         return (case.result if isinstance(case.result, Failure) else None,)
 
-    def _is_idle(self, measure: int, seen: Seen | None, why: str) -> bool:
-        """Whether the judge of a measure failed, as always before: it is asked again the next time."""
-        if seen is not None:
-            self.judged.add(measure)
-        elif why and self.stops and measure not in self.judged:
-            self.unjudged.setdefault(measure, []).append(why)
+    def _is_judge_idle(self, measure: int, observation: Observation | None, reason: str) -> bool:
+        """Return whether a measure's judge failed, as on every answer before; that score is taken again the next time."""
+        if observation is not None:
+            self.judged_measures.add(measure)
+        elif reason and self.stops and measure not in self.judged_measures:
+            self.judge_failures.setdefault(measure, []).append(reason)
             return True
         return False
 
-    def _refuse_unjudged(self, sure: int) -> None:
-        """Stop where a judge failed on all of the first answers."""
-        for at, why in list(self.unjudged.items()):
-            if at not in self.judged and len(why) >= sure:
-                measure = str(self.table.measures[at])
+    def _refuse_unjudged(self, enough: int) -> None:
+        """Raise NeverWorked if a judge failed on all of the first answers."""
+        for column, reasons in list(self.judge_failures.items()):
+            if column not in self.judged_measures and len(reasons) >= enough:
+                measure = str(self.table.measures[column])
                 raise NeverWorked(
-                    f"{measure} could not be taken of the first {len(why)} answers: {why[0].rstrip('.')}. Correct the "
+                    f"{measure} could not be taken of the first {len(reasons)} answers: {reasons[0].rstrip('.')}. Correct the "
                     "cause, and run the command again; it asks again what failed. To measure the rest, write "
                     "--degraded ok (in Python degraded='ok').",
                     (measure,),
-                    {measure: dict(Counter(why))},
+                    {measure: dict(Counter(reasons))},
                 )
 
     def _answer(self, flow: int, item: Item, opening: float | None) -> tuple[Case, dict[str, Any]]:
@@ -351,12 +383,13 @@ class FlowExecution:
             seconds = time.perf_counter() - started
         self._refuse_spent(flow, item)
         is_known = isfinite(lane.spared)
+        # A step that an equal flow of this process computed counts with its own time.
         seconds += lane.spared if is_known else 0.0
-        found = {name: getattr(lane, name) for name in ("usage", "spent", "interrupted")}
-        found |= {"steps": lane.steps(self.flows[flow]), "cached": not is_known}
-        found |= {"lane": lane.number, "seconds": seconds, "opening": nan if opening is None else opening}
+        columns = {name: getattr(lane, name) for name in ("usage", "spent", "interrupted")}
+        columns |= {"steps": lane.steps(self.flows[flow]), "cached": not is_known}
+        columns |= {"lane": lane.number, "seconds": seconds, "opening": nan if opening is None else opening}
         warm = seconds if is_known and opening is None else None
-        return Case(item, result, lane.usage, tuple(lane.retrievals), warm), found
+        return Case(item, result, lane.usage, tuple(lane.retrievals), warm), columns
 
     def _refuse_spent(self, flow: int, item: Item) -> None:
         if self.run.exhausted:
@@ -366,53 +399,53 @@ class FlowExecution:
                 "Answers so far are saved if the experiment has a file."
             )
 
-    def _score(self, measure: SetMeasure, case: Case, flow: int) -> tuple[int, Seen | None]:
+    def _score(self, measure: SetMeasure, case: Case, flow: int) -> tuple[int, Observation | None]:
         """Return the state of a score and what the case adds; a score that is no number is undetermined. An error of
         the measure names the question."""
         try:
-            (seen,) = measure.all_seen([case])
+            (observation,) = measure.observe_all([case])
         except BudgetSpent:
             raise
         except NoAnswer:
             return NO_ANSWER, None
         except Exception as error:
-            said = str(error) if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"
+            message = str(error) if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"
             raise MeasureError(
                 f"{measure} failed on the result of {self.table.flows[flow]} for question {case.item.id!r}: "
-                f"{said.removesuffix('.')}. Answers so far are saved if the experiment has a file."
+                f"{message.removesuffix('.')}. Answers so far are saved if the experiment has a file."
             ) from error
-        if seen is None or (isinstance(measure, (Measure, CostMeasure)) and not isfinite(seen[0])):
+        if observation is None or (isinstance(measure, (Measure, CostMeasure)) and not isfinite(observation[0])):
             return UNDETERMINED, None
-        return SCORED, seen
+        return SCORED, observation
 
 
-def named_by_content(name: str, what: Mapping[str, Any]) -> StoredRecord:
-    """A flow, a measure, a question or its gold, as a store knows it: by a digest of all that it depends on."""
-    return digest_of(json.dumps(what)), {"name": name, **what}
+def make_record(name: str, content: Mapping[str, Any]) -> StoredRecord:
+    """Return the record of a flow, a measure, a question or its gold: a digest of its inputs, and what it is."""
+    return digest_of(json.dumps(content)), {"name": name, **content}
 
 
-def store_part(
+def build_store_part(
     store: ScoreStore,
     flows: Sequence[tuple[int, StoredRecord]],
     items: Sequence[Item],
     measures: Sequence[StoredRecord],
 ) -> StorePart:
-    """Where scores of these flows, by place in their table, on these questions are in a store."""
-    questions = [named_by_content(item.id, {"id": item.id, "question": item.question}) for item in items]
-    gold = [named_by_content(item.id, {"id": item.id, CONTENT: item.digest.hex()}) for item in items]
+    """Register flows, questions, gold and measures in a store, and return their ids with the rows of the flows."""
+    questions = [make_record(item.id, {"id": item.id, "question": item.question}) for item in items]
+    gold = [make_record(item.id, {"id": item.id, CONTENT: item.digest.hex()}) for item in items]
     kinds = {"flows": [flow for _, flow in flows], "questions": questions, "gold": gold, "measures": measures}
-    ids = [np.array(store.names(kind, named), np.uint64) for kind, named in kinds.items()]
-    return StorePart(store, np.array([at for at, _ in flows], np.intp), *ids)
+    ids = [np.array(store.register_all(kind, records), np.uint64) for kind, records in kinds.items()]
+    return StorePart(store, np.array([row for row, _ in flows], np.intp), *ids)
 
 
-def _notes(stores: Iterable[ScoreStore]) -> tuple[str, ...]:
-    found = [
+def _describe_recomputed(stores: Iterable[ScoreStore]) -> tuple[str, ...]:
+    texts = [
         change
         for store in stores
-        for kind, before, now in store.notes
-        for change in changes({kind: {now["name"]: before}}, {kind: {now["name"]: now}})
+        for kind, previous, now in store.notes
+        for change in describe_changes({kind: {now["name"]: previous}}, {kind: {now["name"]: now}})
     ]
-    if not found:
+    if not texts:
         return ()
-    more = f"; and {len(found) - LISTED} more" if len(found) > LISTED else ""
-    return (f"Computed again, since it has changed: {'; '.join(found[:LISTED])}{more}.",)
+    rest = f"; and {len(texts) - LISTED_CHANGES} more" if len(texts) > LISTED_CHANGES else ""
+    return (f"Computed again, since it has changed: {'; '.join(texts[:LISTED_CHANGES])}{rest}.",)

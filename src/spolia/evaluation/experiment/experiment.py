@@ -9,21 +9,21 @@ from typing import Any
 from spolia.core.plurals import several, were
 from spolia.core.type_compatibility import fits
 from spolia.errors import DataError
-from spolia.evaluation.data.dataset import checked_part, part_of
+from spolia.evaluation.data.dataset import check_part, part_of
 from spolia.evaluation.data.usage_log import ALL, REPORT, LogEntry, UsageLog
-from spolia.evaluation.experiment.comparison import MOST, TYPE, by_kind, fields_of
-from spolia.evaluation.experiment.execution import DEGRADED, Told, ask
+from spolia.evaluation.experiment.comparison import MOST, TYPE, fields_of, group_by_kind
+from spolia.evaluation.experiment.execution import DEGRADED, QuestionCallback, ask
 from spolia.evaluation.experiment.flows import (
     Flow,
-    inside,
-    named,
-    named_together,
-    questions,
+    check_items,
+    group_equal_flows,
+    name_flows,
+    portable_notation,
     refuse_other_flows,
     row_name,
-    written,
+    walk_parts,
 )
-from spolia.evaluation.experiment.results import Report, reported
+from spolia.evaluation.experiment.results import Report, build_report
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import as_measures
 from spolia.evaluation.statistics.significance import CORRECTIONS
@@ -39,8 +39,8 @@ ENOUGH = 100
 
 
 def default_measures(items: Sequence[Item], flows: Iterable[Flow] | None = None) -> str:
-    """Return the measures that are taken where none is named: of passages if the questions have gold, of answers if
-    they have answers and a flow may answer, as flows that are not known yet may.
+    """Return the default measures: of passages if the questions have gold, of answers if they have answers and a flow
+    may answer (flows that are unknown yet may).
 
     >>> from spolia import BM25, Corpus, Extract
     >>> search = BM25(Corpus("notes.spolia").group("chunk"))
@@ -60,7 +60,7 @@ def default_measures(items: Sequence[Item], flows: Iterable[Flow] | None = None)
 
 @dataclass(frozen=True, init=False)
 class Experiment(Value):
-    """Ask every flow the same questions, and measure what they give.
+    """Experiment that asks every flow the same questions and measures the results.
 
     A question without the gold that any measure takes is left out and counted. A failed one scores 0 and is counted.
 
@@ -126,32 +126,38 @@ class Experiment(Value):
         degraded: str = "stop",
         seed: int = 0,
     ) -> None:
-        listed = questions(items)
-        rows = named_together(named(flows))
+        listed = check_items(items)
+        rows = group_equal_flows(name_flows(flows))
         if measures is None:
             measures = default_measures(listed, (flow for _, flow in rows))
         against = next((row_name(names) for names, _ in rows if against in names), against)
-        given: dict[str, Any] = {"names": tuple(names for names, _ in rows), "items": listed}
-        given |= {"flows": tuple((row_name(names), flow) for names, flow in rows)}
-        given |= {"data": data, "by": self._fields(listed, by)}
-        given |= {"measures": tuple(dict.fromkeys(as_measures(measures))), "correction": correction}
-        given |= {"primary": primary, "against": against, "degraded": degraded}
+        fields: dict[str, Any] = {"names": tuple(names for names, _ in rows), "items": listed}
+        fields |= {"flows": tuple((row_name(names), flow) for names, flow in rows)}
+        fields |= {"data": data, "by": self._check_fields(listed, by)}
+        fields |= {"measures": tuple(dict.fromkeys(as_measures(measures))), "correction": correction}
+        fields |= {"primary": primary, "against": against, "degraded": degraded}
         parts = (tuned_on,) if isinstance(tuned_on, str) else tuned_on
-        given |= {"tuned_on": tuple(map(checked_part, parts)), "overlap": overlap, "seed": seed}
-        for name, value in given.items():
+        fields |= {"tuned_on": tuple(map(check_part, parts)), "overlap": overlap, "seed": seed}
+        for name, value in fields.items():
+            # The dataclass is frozen, and its own __init__ would not accept the short forms of the
+            # arguments.
             object.__setattr__(self, name, value)
         self._check()
 
     @staticmethod
-    def _fields(items: Sequence[Item], by: str | Sequence[str] | None) -> tuple[str, ...]:
-        there = {name for item in items for name in fields_of(item)}
+    def _check_fields(items: Sequence[Item], by: str | Sequence[str] | None) -> tuple[str, ...]:
+        present_fields = {name for item in items for name in fields_of(item)}
         if by is None:
-            return (TYPE,) if 2 <= len(by_kind(items, TYPE)) <= MOST else ()
-        wanted = (by,) if isinstance(by, str) else tuple(by)
-        if unknown := [field for field in wanted if field not in there]:
-            can = f"Slice by one of: {', '.join(sorted(there))}." if there else "They have no type and no metadata."
+            return (TYPE,) if 2 <= len(group_by_kind(items, TYPE)) <= MOST else ()
+        requested_fields = (by,) if isinstance(by, str) else tuple(by)
+        if unknown := [field for field in requested_fields if field not in present_fields]:
+            can = (
+                f"Slice by one of: {', '.join(sorted(present_fields))}."
+                if present_fields
+                else "They have no type and no metadata."
+            )
             raise DataError(f"No question has a field {unknown[0]!r}. {can}")
-        return wanted
+        return requested_fields
 
     def _check(self) -> None:
         for _, flow in self.flows:
@@ -162,12 +168,12 @@ class Experiment(Value):
             raise DataError(f"degraded={self.degraded!r} is unknown. Write one of: {', '.join(DEGRADED)}.")
         if not self.measures:
             raise DataError("No measures given. Give a measure, for example parse_measure('R@5').")
-        for what, name, names in (
-            ("primary measure", self.primary, [str(one) for one in self.measures]),
+        for role, name, names in (
+            ("primary measure", self.primary, [str(measure) for measure in self.measures]),
             ("flow to compare against", self.against, [name for name, _ in self.flows]),
         ):
             if name and name not in names:
-                raise DataError(f"Unknown {what}: {name!r}. Write one of: {', '.join(names)}.")
+                raise DataError(f"Unknown {role}: {name!r}. Write one of: {', '.join(names)}.")
         if self.against and len(self.flows) == 1:
             raise DataError(f"{self.against} is the only flow. Name another one to compare against it.")
         if twice := [id for id, times in Counter(item.id for item in self.items).items() if times > 1]:
@@ -179,76 +185,83 @@ class Experiment(Value):
                 "There are no questions to ask. Give at least one Item with gold or answers. An iterator gives its "
                 "items once: write list(data.items())."
             )
-        if not self.asked:
+        if not self.measurable_items:
             raise DataError(
                 f"None of {several(len(self.items), 'question')} has gold for {', '.join(map(str, self.measures))}. "
-                f"{self._measurable()}"
+                f"{self._suggest_measures()}"
             )
-        self._refuse(self.tuned)
+        self._refuse_tuned(self.tuned)
 
-    def _measurable(self) -> str:
-        """What to write where no measure applies: measures that the questions have gold for, if there are any."""
-        for there, listed in (("answers", "EM,F1"), ("gold passages", "R@5,MRR")):
+    def _suggest_measures(self) -> str:
+        """Suggest measures that the questions have gold for, where no given measure applies."""
+        for gold_kind, listed in (("answers", "EM,F1"), ("gold passages", "R@5,MRR")):
             if any(measure.applies(item) for measure in as_measures(listed) for item in self.items):
-                other = "; of a flow that only searches: AnswerHit@5" if there == "answers" else ""
-                where = f"(in Python {listed!r}; of `spolia tune`, --objective)"
-                return f"They have {there}. Write --measures {listed} {where}{other}."
+                hint = "; of a flow that only searches: AnswerHit@5" if gold_kind == "answers" else ""
+                option_text = f"(in Python {listed!r}; of `spolia tune`, --objective)"
+                return f"They have {gold_kind}. Write --measures {listed} {option_text}{hint}."
         gold = "gold_ids (in a table a column 'file' or 'quote')"
         return f"Give questions with {gold}, or with answers for measures of answers."
 
     @property
-    def asked(self) -> tuple[Item, ...]:
-        """The questions to which any measure applies."""
+    def measurable_items(self) -> tuple[Item, ...]:
+        """Return the questions to which any measure applies."""
         return tuple(item for item in self.items if any(measure.applies(item) for measure in self.measures))
 
     @property
     def tuned(self) -> tuple[str, ...]:
-        """Ids of the questions that a flow was tuned on."""
-        return self._among(self.tuned_on)
+        """Return the ids of the questions that a flow was tuned on."""
+        return self._select_tuned_ids(self.tuned_on)
 
-    def _among(self, parts: Sequence[str], entries: Sequence[LogEntry] = ()) -> tuple[str, ...]:
-        ids = [item.id for item in self.asked]
-        return tuple(id for id in ids if part_of(id) in parts or any(entry.chose_by(id) for entry in entries))
+    def _select_tuned_ids(self, parts: Sequence[str], entries: Sequence[LogEntry] = ()) -> tuple[str, ...]:
+        ids = [item.id for item in self.measurable_items]
+        return tuple(id for id in ids if part_of(id) in parts or any(entry.bars_question(id) for entry in entries))
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """Ids of the questions that a part of a flow was trained on, as its card says."""
-        every = {one for _, flow in self.flows for one in inside(flow) if isinstance(one, TrainedWeights)}
-        ids = tuple(item.id for item in self.asked if any(one.was_trained_on(item.question) for one in every))
-        if ids and not self.overlap and len(self.asked) >= ENOUGH:
+        """Return the ids of the questions that a part of a flow was trained on, as its card says."""
+        weights = {part for _, flow in self.flows for part in walk_parts(flow) if isinstance(part, TrainedWeights)}
+        ids = tuple(
+            item.id for item in self.measurable_items if any(part.was_trained_on(item.question) for part in weights)
+        )
+        if ids and not self.overlap and len(self.measurable_items) >= ENOUGH:
             raise DataError(
-                f"{len(ids)} of {several(len(self.asked), 'question')} {were(len(self.asked))} used to train a part of "
+                f"{len(ids)} of {several(len(self.measurable_items), 'question')} {were(len(self.measurable_items))} used to train a part of "
                 f"a flow (the first: {ids[0]!r}), so their scores are too good. To go on, ask other questions; or "
                 "allow it (--overlap; in Python overlap=True), and the report says so."
             )
         return ids
 
-    def _refuse(
+    def _refuse_tuned(
         self,
         tuned: Sequence[str],
         flows: Sequence[str] = (),
         usage_log: UsageLog | None = None,
         entry: LogEntry | None = None,
     ) -> None:
-        """Raise for questions that a flow was tuned on; if only a log says so and they are few, the report warns."""
-        n = len(self.asked)
+        """Raise DataError for questions that a flow was tuned on; if only a log says so and they are few, the report
+        warns."""
+        n = len(self.measurable_items)
         if not tuned or self.overlap or (usage_log is not None and n < ENOUGH):
             return
-        said = (
+        message = (
             f"{len(tuned)} of {several(n, 'question')} {were(n)} used to tune or choose a flow "
             f"({'; '.join((*flows, f'the first: {tuned[0]!r}'))}), so their scores are too good."
         )
         ways = ["ask the part report, which nothing was chosen by (--split report; in Python data.split('report'))"]
         ways += ["allow it (--overlap; in Python overlap=True), and the report says so"]
         if usage_log is not None and entry is not None:
-            by = [one for one in usage_log.chosen_on(entry) if any(map(one.chose_by, tuned))]
-            said += f" Looked at {several(len(by), 'time')}, last {max(by, key=lambda one: one.at)}."
-            if any(one.part == ALL for one in usage_log.chosen_on(entry.but(part=REPORT))):
+            looks = [
+                log_entry for log_entry in usage_log.choosing_entries(entry) if any(map(log_entry.bars_question, tuned))
+            ]
+            message += (
+                f" Looked at {several(len(looks), 'time')}, last {max(looks, key=lambda log_entry: log_entry.at)}."
+            )
+            if any(log_entry.part == ALL for log_entry in usage_log.choosing_entries(entry.but(part=REPORT))):
                 ways = ["ask new questions", *ways[1:]]
             ways += [
-                f"if no flow was selected by these looks, strike them out of {usage_log.path}: {usage_log.forgetting}"
+                f"if no flow was selected by these looks, strike them out of {usage_log.path}: {usage_log.forget_command}"
             ]
-        raise DataError(f"{said} To go on, {'; or '.join(ways)}")
+        raise DataError(f"{message} To go on, {'; or '.join(ways)}")
 
     def run(
         self,
@@ -257,7 +270,7 @@ class Experiment(Value):
         path: str | Path | None = None,
         again: bool = False,
         usage_log: UsageLog | None = None,
-        told: Told = lambda flow, done, total: None,
+        on_progress: QuestionCallback = lambda flow, done, total: None,
     ) -> Report:
         """Ask what was not asked yet, and report.
 
@@ -268,26 +281,36 @@ class Experiment(Value):
                 an interrupted experiment goes on.
             usage_log: where it is written which questions were looked at; by default in `looks.jsonl` beside the
                 file, and nowhere without one. `UsageLog.of_data` is the file beside a data set.
-            told: called with the flow, how many questions it was asked so far, and of how many.
+            on_progress: called with the flow, how many questions it was asked so far, and of how many.
 
         Raises:
             DataError: a flow was chosen by these questions before, and they are 100 or more.
             SpoliaError: all others that `ask` raises.
         """
         run = run if run is not None else Run()
-        usage_log = UsageLog.beside(path) if usage_log is None else usage_log
-        entry = usage_log.at(
-            self.asked, {name: written(flow) for name, flow in self.flows}, list(map(str, self.measures))
+        usage_log = UsageLog.for_rows(path) if usage_log is None else usage_log
+        entry = usage_log.new_entry(
+            self.measurable_items,
+            {name: portable_notation(flow) for name, flow in self.flows},
+            list(map(str, self.measures)),
         )
-        chosen = usage_log.chosen_on(entry)
-        tuned = self._among(self.tuned_on, chosen)
-        names = tuple(dict.fromkeys(name for one in chosen for name in one.chose(entry)))
-        self._refuse(tuned, names, usage_log, entry)
+        looks = usage_log.choosing_entries(entry)
+        tuned = self._select_tuned_ids(self.tuned_on, looks)
+        names = tuple(dict.fromkeys(name for log_entry in looks for name in log_entry.chosen_flows(entry)))
+        self._refuse_tuned(tuned, names, usage_log, entry)
         used = {*tuned, *self.trained_on}
-        how: dict[str, Any] = {"run": run, "path": path, "data": self.data or "questions", "again": again, "told": told}
-        how |= {"degraded": self.degraded}
-        table = ask(dict(self.flows), self.asked, self.measures, **how)
+        options: dict[str, Any] = {
+            "run": run,
+            "path": path,
+            "data": self.data or "questions",
+            "again": again,
+            "told": on_progress,
+        }
+        options |= {"degraded": self.degraded}
+        table = ask(dict(self.flows), self.measurable_items, self.measures, **options)
         usage_log.note(entry)  # what comes to no report was not looked at
-        found = reported(self, table, run.threads)
-        notes = (*found.notes, *filter(None, (usage_log.damage(),)))
-        return found.but(tuned=len(used), tuned_flows=names, looked=usage_log.before(entry), notes=notes)
+        report = build_report(self, table, run.threads)
+        notes = (*report.notes, *filter(None, (usage_log.damage(),)))
+        return report.but(
+            tuned_count=len(used), tuned_flows=names, look_count=usage_log.count_other_looks(entry), notes=notes
+        )

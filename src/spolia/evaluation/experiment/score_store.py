@@ -1,4 +1,4 @@
-"""What flows answered and scored, in an append-only file: every answer is there as soon as it is given.
+"""Answers and scores of flows in an append-only file: every answer is there as soon as it is given.
 
 The file is a list of records, each with a checksum. A record never changes; a later one of the same cell replaces it.
 
@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from spolia.core.codec import decode, encode
 from spolia.errors import CodecError, DataError, NotAStore, StoreBusy, StoreTooNew, pip_install
-from spolia.evaluation.measures.costs import shown
-from spolia.evaluation.measures.measure import Case, Seen
+from spolia.evaluation.measures.costs import shown_hits
+from spolia.evaluation.measures.measure import Case, Observation
 from spolia.private_files import keep_copy, make_folder, private
 from spolia.run.budget import NO_COST
 from spolia.run.lane import StepCalls
@@ -67,12 +67,12 @@ NUMBERS = np.dtype([
 ])  # fmt: skip
 NUMBER = struct.Struct("<5QB2Hd")
 """A row of `NUMBERS`, which it packs five times as fast."""
-JUDGED = np.dtype([
+JUDGE_USAGE = np.dtype([
     *((name, "<u8") for name in ("place", "flow", "question", "gold", "measure")), ("usage", "<f8", len(USAGE))
 ])  # fmt: skip
-CALLED = np.dtype([(name, "<u8") for name in ("place", "flow", "question", "steps")])
-_KINDS = {ANSWER: ANSWERS, SCORES: NUMBERS, JUDGING: JUDGED, STEPS: CALLED}
-_ODD = (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error, ZlibError)
+STEP_IDS = np.dtype([(name, "<u8") for name in ("place", "flow", "question", "steps")])
+_KINDS = {ANSWER: ANSWERS, SCORES: NUMBERS, JUDGING: JUDGE_USAGE, STEPS: STEP_IDS}
+_DAMAGE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error, ZlibError)
 """What is raised for records that nobody has written so."""
 Columns: TypeAlias = NDArray[Any]
 """An array with named fields."""
@@ -81,7 +81,7 @@ HitColumns: TypeAlias = tuple[Sequence[str], Sequence[int], Sequence[float]]
 
 
 class ScoreStore:
-    """The answers and scores of an experiment; in memory without a path.
+    """Answers and scores of an experiment; in memory without a path.
 
     A killed process loses only the questions in progress; of a file whose end is damaged the rest is read. One process
     has the file at a time, until it is closed: others get `StoreBusy`.
@@ -92,26 +92,27 @@ class ScoreStore:
         self.notes: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = []
         """What is called as something else was before: its kind, what that was and what it is."""
         self._lock = threading.RLock()
-        self._descriptor = -1 if path is None else _opened(path)
+        self._descriptor = -1 if path is None else _open_locked(path)
         self._memory = bytearray()
         self._names: dict[tuple[str, bytes], int] = {}
-        self._said: dict[int, Mapping[str, Any]] = {}
+        self._descriptions: dict[int, Mapping[str, Any]] = {}
         self._last: dict[tuple[str, str], int] = {}
         self._outcomes: dict[tuple[StepCalls, ...], int] = {}
         self._nodes: dict[bytes, int] = {}
         # By key, where nodes of late hits are, and their ids.
         self._node_keys: dict[Fetch, tuple[dict[int, int], dict[int, str]]] = {}
-        self._read: dict[int, Node] = {}
+        self._node_cache: dict[int, Node] = {}
         self._unwritten: dict[int, Case] = {}
         self._records = {kind: bytearray() for kind in (ANSWER, SCORES, JUDGING, STEPS)}
         self._end = 0
         raw = b"" if path is None else Path(path).read_bytes()
         self._is_damaged = False
-        self._end = self._scan(raw, 0, start) if (start := _start(path, raw)) else 0
+        self._end = self._scan(raw, 0, start) if (start := _find_start(path, raw)) else 0
         if self._is_damaged:
-            whole = [row.tobytes() for row in self.columns(ANSWER) if not row["status"] or self._is_whole(row)]
-            self._records[ANSWER] = bytearray(b"".join(whole))
+            intact_rows = [row.tobytes() for row in self.columns(ANSWER) if not row["status"] or self._is_whole(row)]
+            self._records[ANSWER] = bytearray(b"".join(intact_rows))
         if path is not None and self._end < len(raw):
+            # A damaged end is cut off, so that new records follow whole ones; the copy keeps what is cut.
             keep_copy(Path(path))
             self._cut()
         if raw.startswith(EARLIER):
@@ -122,10 +123,13 @@ class ScoreStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Let other processes have the file; what was read can still be looked up."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let other processes have the file; what was read stays available."""
         self.release_nodes()
         if self._descriptor >= 0:
+            # The descriptor stays open until the object ends, so that answers can still be read.
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def __del__(self) -> None:
@@ -134,49 +138,53 @@ class ScoreStore:
 
     # Writing.
 
-    def name(self, kind: str, digest: bytes, said: Mapping[str, Any]) -> int:
-        """The id of a flow, a question, its gold, a measure or a run."""
-        return self.names(kind, [(digest, said)])[0]
+    def register(self, kind: str, digest: bytes, description: Mapping[str, Any]) -> int:
+        """Return the id of a flow, a question, its gold, a measure or a run, written at first use."""
+        return self.register_all(kind, [(digest, description)])[0]
 
-    def names(self, kind: str, records: Sequence[tuple[bytes, Mapping[str, Any]]]) -> list[int]:
+    def register_all(self, kind: str, records: Sequence[tuple[bytes, Mapping[str, Any]]]) -> list[int]:
         """Return the ids of records of one kind; the new ones are written together."""
         with self._lock:
-            missing = {digest: said for digest, said in records if (kind, digest) not in self._names}
+            missing = {digest: description for digest, description in records if (kind, digest) not in self._names}
             if missing:
-                with self._written() as draft:
-                    for digest, said in missing.items():
-                        before = self._last.get((kind, said["name"]))
-                        if before is not None:
-                            self.notes.append((kind, self._said[before], said))
-                        draft.add(NAME, digest + json.dumps({"kind": kind, **said}).encode())
+                with self._write_records() as draft:
+                    for digest, description in missing.items():
+                        previous = self._last.get((kind, description["name"]))
+                        if previous is not None:
+                            self.notes.append((kind, self._descriptions[previous], description))
+                        draft.add(NAME, digest + json.dumps({"kind": kind, **description}).encode())
             return [self._names[kind, digest] for digest, _ in records]
 
-    def run(self, id: str) -> int:
-        return self.name("runs", digest_of(id), {"name": id})
+    def register_run(self, id: str) -> int:
+        return self.register("runs", digest_of(id), {"name": id})
 
-    def keep(self, flow: int, question: int, case: Case, steps: Sequence[StepCalls] = (), **columns: Any) -> None:
+    def write_answer(
+        self, flow: int, question: int, case: Case, steps: Sequence[StepCalls] = (), **columns: Any
+    ) -> None:
         """Write an answer, and how often the flow's steps were called for it; both are in the file when this returns.
         An answer without a plain form is asked again when the file is opened the next time."""
         status = FAILED if isinstance(case.result, Failure) else ANSWERED
-        outcome = self._outcome(tuple(steps))
+        outcome = self._register_outcome(tuple(steps))
         columns |= {name: usage_row(columns[name]) for name in ("usage", "spent")}
-        with self._lock, self._written() as draft:
-            plain = self._plain(case, draft)
+        with self._lock, self._write_records() as draft:
+            plain = self._encode_case(case, draft)
             place = draft.next
             if not plain:
                 for ranking in case.retrievals:
                     ranking.fetched()  # else it keeps its snapshot from being swept
                 self._unwritten[place] = case
             columns |= {"place": place, "flow": flow, "question": question}
-            draft.add(ANSWER, _row(columns | {"status": status, "found": len(shown(case))}) + plain)
-            draft.add(STEPS, np.array((draft.next, flow, question, outcome), CALLED).tobytes())
+            draft.add(ANSWER, _make_row(columns | {"status": status, "found": len(shown_hits(case))}) + plain)
+            draft.add(STEPS, np.array((draft.next, flow, question, outcome), STEP_IDS).tobytes())
 
-    def _outcome(self, steps: tuple[StepCalls, ...]) -> int:
+    def _register_outcome(self, steps: tuple[StepCalls, ...]) -> int:
         """Return the id of how often steps were called; most questions of a flow have the same."""
         id = self._outcomes.get(steps)
         if id is None:
-            called = json.dumps([(one.step, one.calls, one.failed, one.asked, one.idle, one.reasons) for one in steps])
-            id = self._outcomes[steps] = self.name("steps", digest_of(called), {"name": called})
+            step_text = json.dumps(
+                [(step.step, step.calls, step.failed, step.asked, step.idle, step.reasons) for step in steps]
+            )
+            id = self._outcomes[steps] = self.register("steps", digest_of(step_text), {"name": step_text})
         return id
 
     def release_nodes(self) -> None:
@@ -184,27 +192,30 @@ class ScoreStore:
         with self._lock:
             self._node_keys.clear()
 
-    def drop(self, cells: Iterable[tuple[int, int]]) -> None:
-        """Forget answers, by flow and question, and what was scored of them."""
-        with self._lock, self._written() as draft:
+    def drop_answers(self, cells: Iterable[tuple[int, int]]) -> None:
+        """Forget answers, by flow and question, and their scores."""
+        with self._lock, self._write_records() as draft:
             for flow, question in cells:
-                draft.add(ANSWER, _row({"place": draft.next, "flow": flow, "question": question}))
+                # The file is append-only: an empty answer replaces the one before.
+                draft.add(ANSWER, _make_row({"place": draft.next, "flow": flow, "question": question}))
 
-    def score(self, flow: int, question: int, gold: int, scores: Mapping[int, tuple[int, Seen | None, Usage]]) -> None:
+    def write_scores(
+        self, flow: int, question: int, gold: int, scores: Mapping[int, tuple[int, Observation | None, Usage]]
+    ) -> None:
         """Write scores of the last answer, by measure: state, numbers, and what judges spent."""
-        with self._lock, self._written() as draft:
+        with self._lock, self._write_records() as draft:
             same = (draft.next, flow, question, gold)
             rows = [
-                NUMBER.pack(*same, measure, state, part, len(seen or ()), number)
-                for measure, (state, seen, _) in scores.items()
-                for part, number in enumerate(seen or (nan,))
+                NUMBER.pack(*same, measure, state, part, len(numbers or ()), number)
+                for measure, (state, numbers, _) in scores.items()
+                for part, number in enumerate(numbers or (nan,))
             ]
             draft.add(SCORES, b"".join(rows))
-            judged = [(*same, one, usage_row(spent)) for one, (*_, spent) in scores.items() if spent != NO_COST]
+            judged = [(*same, measure, usage_row(usage)) for measure, (*_, usage) in scores.items() if usage != NO_COST]
             if judged:
-                draft.add(JUDGING, np.array(judged, JUDGED).tobytes())
+                draft.add(JUDGING, np.array(judged, JUDGE_USAGE).tobytes())
 
-    def score_flows(
+    def write_flow_scores(
         self,
         flows: NDArray[np.uint64],
         question: int,
@@ -212,22 +223,22 @@ class ScoreStore:
         measures: NDArray[np.uint64],
         scores: NDArray[np.float64],
     ) -> None:
-        """Write what measures make of many flows on one question in one record; their answers are not kept.
+        """Write the scores of many flows on one question in one record; their answers are not kept.
 
         Args:
             scores: by flow and measure.
         """
         rows = np.zeros(scores.shape, NUMBERS)
-        with self._lock, self._written() as draft:
-            given = {"place": draft.next, "flow": flows[:, None], "question": question, "gold": gold}
-            given |= {"measure": measures, "state": SCORED, "width": 1, "number": scores}
-            for name, values in given.items():
+        with self._lock, self._write_records() as draft:
+            columns = {"place": draft.next, "flow": flows[:, None], "question": question, "gold": gold}
+            columns |= {"measure": measures, "state": SCORED, "width": 1, "number": scores}
+            for name, values in columns.items():
                 rows[name] = values
             draft.add(SCORES, rows.tobytes())
 
     @contextmanager
-    def _written(self) -> "Iterator[_Draft]":
-        """Records that are written together, and read as they will be when the file is opened again."""
+    def _write_records(self) -> "Iterator[_Draft]":
+        """Write the records of a draft together, and take them in as when the file is opened again."""
         draft = _Draft(self._end)
         try:
             yield draft
@@ -236,24 +247,25 @@ class ScoreStore:
             self._node_keys.clear()  # they may name places that were not written
             raise
         for record in draft.records:
-            self._take(*record)
+            self._index_record(*record)
 
     def _append(self, raw: bytes) -> int:
-        """Write at the end, all of it or nothing; where the end is then."""
+        """Write at the end, all of it or nothing; return the new end."""
         if self._descriptor < 0:
             self._memory += raw
             return self._end + len(raw)
         try:
-            written = os.pwrite(self._descriptor, raw, self._end)
+            byte_count = os.pwrite(self._descriptor, raw, self._end)
         except OSError as error:
             raise DataError(
                 f"{self.path} cannot be written: {error.strerror}. Free some space, or name another file; earlier "
                 "data is complete."
             ) from error
-        if written < len(raw):
+        # A full disk writes a part without an error; the part is cut off, so that no record is half there.
+        if byte_count < len(raw):
             self._cut()
             raise DataError(
-                f"{self.path}: only {written} of {len(raw)} bytes could be written. Free some space, or name another "
+                f"{self.path}: only {byte_count} of {len(raw)} bytes could be written. Free some space, or name another "
                 "file; earlier data is complete."
             )
         return self._end + len(raw)
@@ -263,60 +275,60 @@ class ScoreStore:
 
     # Reading.
 
-    def _scan(self, raw: bytes, base: int, at: int) -> int:
-        """Take the records of a stretch of the file; where the last whole one ends. Damaged ones are passed over."""
-        for kind, place, payload, is_whole in _records(raw, at):
+    def _scan(self, raw: bytes, base: int, position: int) -> int:
+        """Index the records of a stretch of the file, without damaged ones; return where the last whole one ends."""
+        for kind, place, payload, is_whole in _split_records(raw, position):
             if is_whole:
-                self._take(kind, base + place, payload)
+                self._index_record(kind, base + place, payload)
             else:
                 self._is_damaged = True
-            at = place + HEAD.size + len(payload)
-        return base + at
+            position = place + HEAD.size + len(payload)
+        return base + position
 
-    def _take(self, kind: int, place: int, payload: bytes | memoryview) -> None:
+    def _index_record(self, kind: int, place: int, payload: bytes | memoryview) -> None:
         if kind == HITS:
             return
         if kind == NODE:
             self._nodes[bytes(payload[:DIGEST])] = place
         elif kind == NAME:
             try:
-                said = dict(json.loads(bytes(payload[DIGEST:])))
-                named, name = str(said.pop("kind")), str(said["name"])
-            except _ODD:
+                description = dict(json.loads(bytes(payload[DIGEST:])))
+                kind_name, name = str(description.pop("kind")), str(description["name"])
+            except _DAMAGE_ERRORS:
                 self._is_damaged = True
                 return
-            self._names[named, bytes(payload[:DIGEST])] = place
-            self._said[place], self._last[named, name] = said, place
+            self._names[kind_name, bytes(payload[:DIGEST])] = place
+            self._descriptions[place], self._last[kind_name, name] = description, place
         elif len(payload) < ANSWERS.itemsize if kind == ANSWER else len(payload) % _KINDS[kind].itemsize:
             self._is_damaged = True
         elif kind != ANSWER:
             self._records[kind] += payload
-        elif len(payload) > ANSWERS.itemsize or place in self._unwritten or not _status(payload):
+        elif len(payload) > ANSWERS.itemsize or place in self._unwritten or not _read_status(payload):
             self._records[kind] += payload[: ANSWERS.itemsize]
 
     def columns(self, kind: int) -> Columns:
-        """All rows of answers, scores or judging, oldest first."""
+        """Return all rows of answers, scores or judging, oldest first."""
         with self._lock:
             return np.frombuffer(bytes(self._records[kind]), _KINDS[kind])
 
-    def called(self, place: int) -> str:
-        """The name for an id; empty if unknown."""
-        return str(self._said.get(place, {}).get("name", ""))
+    def name_of(self, place: int) -> str:
+        """Return the name for an id; empty if unknown."""
+        return str(self._descriptions.get(place, {}).get("name", ""))
 
     def steps(self, place: int) -> tuple[StepCalls, ...]:
-        """How often the steps of a flow were called, by the id of that; nothing where it is not known."""
+        """Return how often the steps of a flow were called, by the id of that record; empty if it is unknown."""
         return tuple(
-            StepCalls(step, calls, failed, asked, idle, tuple((reason, n) for reason, n in reasons))
-            for step, calls, failed, asked, idle, reasons in json.loads(self.called(place) or "[]")
+            StepCalls(step, calls, failed, asked_count, idle, tuple((reason, n) for reason, n in reasons))
+            for step, calls, failed, asked_count, idle, reasons in json.loads(self.name_of(place) or "[]")
         )
 
     def case(self, row: Any, item: Item) -> Case:
-        """What a flow made of a question, from its row among the answers."""
+        """Return what a flow made of a question, from its row among the answers."""
         if (place := int(row["place"])) in self._unwritten:
             return self._unwritten[place]
         try:
             return self._case(row, place, item)
-        except _ODD as error:
+        except _DAMAGE_ERRORS as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(
@@ -324,20 +336,20 @@ class ScoreStore:
             ) from error
 
     def _case(self, row: Any, place: int, item: Item) -> Case:
-        plain = _unpacked(self._payload(place, ANSWER)[ANSWERS.itemsize :])
-        queries = [decode(one, Query) for one in plain.get("queries", ())]
-        rankings = [self._ranking(one, queries) for one in plain.get("rankings", ())]
+        plain = _decompress_json(self._payload(place, ANSWER)[ANSWERS.itemsize :])
+        queries = [decode(query, Query) for query in plain.get("queries", ())]
+        rankings = [self._decode_ranking(entry, queries) for entry in plain.get("rankings", ())]
         result: Any = rankings[plain["result"]] if plain.get("result") is not None else None
         if "answer" in plain:
             result = decode(plain["answer"], Answer).but(evidence=result)
         elif "failure" in plain:
             result = Failure(*plain["failure"])
         warm = None if row["cached"] or not isnan(row["opening"]) else float(row["seconds"])
-        retrievals = tuple(rankings[at] for at in plain.get("retrievals", ()))
-        return Case(item, result, usage_of(row["usage"]), retrievals, warm)
+        retrievals = tuple(rankings[index] for index in plain.get("retrievals", ()))
+        return Case(item, result, usage_from_row(row["usage"]), retrievals, warm)
 
     def _is_whole(self, row: Any) -> bool:
-        """Whether all that an answer refers to is there."""
+        """Return whether everything an answer refers to can be read."""
         try:
             self.case(row, Item("", ""))
         except (DataError, struct.error):
@@ -345,19 +357,19 @@ class ScoreStore:
         return True
 
     def _payload(self, place: int, kind: int) -> bytes:
-        found, length, checksum = HEAD.unpack(self._bytes(place, HEAD.size))
+        stored_kind, length, checksum = HEAD.unpack(self._bytes(place, HEAD.size))
         payload = self._bytes(place + HEAD.size, length)
-        if found != kind or crc32(payload, kind) != checksum:
+        if stored_kind != kind or crc32(payload, kind) != checksum:
             raise DataError(f"{self.path} has changed while it was read. Open it again.")
         return payload
 
-    def _bytes(self, at: int, length: int) -> bytes:
+    def _bytes(self, place: int, length: int) -> bytes:
         if self._descriptor < 0:
-            return bytes(self._memory[at : at + length])
-        return os.pread(self._descriptor, length, at)
+            return bytes(self._memory[place : place + length])
+        return os.pread(self._descriptor, length, place)
 
-    def _plain(self, case: Case, draft: "_Draft") -> bytes:
-        """The result and the retrievals of a case; nothing where they have no plain form. A ranking is written once."""
+    def _encode_case(self, case: Case, draft: "_Draft") -> bytes:
+        """Encode the result and the retrievals of a case, each ranking once; empty if they have no plain form."""
         rankings: list[Ranking] = []
         plain: dict[str, Any] = {}
         result: Ranking | None = None
@@ -370,67 +382,74 @@ class ScoreStore:
         try:
             if isinstance(case.result, Answer):
                 plain["answer"] = encode(case.result, Answer)
-            plain["result"] = None if result is None else _among(result, rankings)
-            plain["retrievals"] = [_among(one, rankings) for one in case.retrievals]
+            plain["result"] = None if result is None else _intern_ranking(result, rankings)
+            plain["retrievals"] = [_intern_ranking(ranking, rankings) for ranking in case.retrievals]
             queries: dict[int, tuple[int, Query]] = {}  # by identity: the rankings of a question share their query
-            plain["rankings"] = [self._plain_ranking(one, queries, draft) for one in rankings]
+            plain["rankings"] = [self._encode_ranking(ranking, queries, draft) for ranking in rankings]
             plain["queries"] = [encode(query.but(vector=None), Query) for _, query in queries.values()]
-            return _packed(plain)
+            return _compress_json(plain)
+        # An object of the user may have no plain form: its scores are kept, and the answer is asked again
+        # next time.
         except (CodecError, TypeError, ValueError, struct.error):
-            return _packed({"failure": plain["failure"]}) if "failure" in plain else b""
+            return _compress_json({"failure": plain["failure"]}) if "failure" in plain else b""
 
-    def _plain_ranking(self, ranking: Ranking, queries: dict[int, tuple[int, Query]], draft: "_Draft") -> list[Any]:
-        """What `_ranking` reads."""
+    def _encode_ranking(self, ranking: Ranking, queries: dict[int, tuple[int, Query]], draft: "_Draft") -> list[Any]:
+        """Encode a ranking for `_decode_ranking`."""
         query, _ = queries.setdefault(id(ranking.query), (len(queries), ranking.query))
-        table = self._late_columns(ranking.late, draft)
+        table = self._write_late_hits(ranking.late, draft)
         if table is None and (parts := _part_columns(ranking.hits)) is not None:
             names, numbers = parts
             scores = [hit.score for hit in ranking.hits]
-            table = names, [self._node(hit.node, draft) for hit in ranking.hits], [*scores, *numbers]
+            table = names, [self._write_node(hit.node, draft) for hit in ranking.hits], [*scores, *numbers]
         if table is None:
-            hits: list[Any] = [self._plain_hit(hit, draft) for hit in ranking.hits]
+            hits: list[Any] = [self._encode_hit(hit, draft) for hit in ranking.hits]
         else:
             names, places, numbers = table
             columns = struct.pack(f"<{len(places)}Q{len(numbers)}d", *places, *numbers)
             hits = [draft.add(HITS, columns), *names]
         return [query, hits, ranking.source, *([ranking.merged] if ranking.merged else [])]
 
-    def _late_columns(self, late: LateHits | None, draft: "_Draft") -> HitColumns | None:
-        """Write the nodes of late hits that the file lacks; return the hits as `LateHits.hits` orders them. None where
-        who may read them has changed, so that they must be fetched."""
-        if late is None or not draft.is_readable(late.fetch):
+    def _write_late_hits(self, late_hits: LateHits | None, draft: "_Draft") -> HitColumns | None:
+        """Write the nodes of late hits that the file lacks; return the hits in the order of `LateHits.hits`, or None if
+        the right to read them has changed, so that they must be fetched."""
+        if late_hits is None or not draft.is_readable(late_hits.fetch):
             return None
-        places, ids = self._node_keys.setdefault(late.fetch, ({}, {}))
-        if missing := [key for key in late.keys if key not in places]:
-            for key, node in late.fetch(missing).items():
-                places[key] = self._node(node, draft)
+        places, ids = self._node_keys.setdefault(late_hits.fetch, ({}, {}))
+        if missing := [key for key in late_hits.keys if key not in places]:
+            for key, node in late_hits.fetch(missing).items():
+                places[key] = self._write_node(node, draft)
                 ids[key] = node.id
             if any(key not in places for key in missing):
                 return None
-        keys, scores = late.keys, late.scores
+        keys, scores = late_hits.keys, late_hits.scores
+        # Equal scores are ordered by id, as `LateHits.hits` orders them.
         if len({*scores}) < len(scores):
             ordered = sorted(zip(map(neg, scores), map(ids.__getitem__, keys), keys, scores, strict=True))
             _, _, keys, scores = zip(*ordered, strict=True)
         return (), [*map(places.__getitem__, keys)], scores
 
-    def _plain_hit(self, hit: Hit, draft: "_Draft") -> list[Any]:
-        """What `_hit` reads."""
-        plain = [self._node(hit.node, draft), float(hit.score), [self._node(node, draft) for node in hit.found]]
+    def _encode_hit(self, hit: Hit, draft: "_Draft") -> list[Any]:
+        """Encode a hit for `_decode_hit`."""
+        plain = [
+            self._write_node(hit.node, draft),
+            float(hit.score),
+            [self._write_node(node, draft) for node in hit.found],
+        ]
         return [*plain, [(name, float(part)) for name, part in hit.parts]] if hit.parts else plain
 
-    def _node(self, node: Node, draft: "_Draft") -> int:
-        found = self._nodes.get(node.digest) or draft.nodes.get(node.digest)
-        if found is None:
-            found = draft.nodes[node.digest] = draft.add(NODE, node.digest + _packed(encode(node, Node)))
-        return found
+    def _write_node(self, node: Node, draft: "_Draft") -> int:
+        place = self._nodes.get(node.digest) or draft.nodes.get(node.digest)
+        if place is None:
+            place = draft.nodes[node.digest] = draft.add(NODE, node.digest + _compress_json(encode(node, Node)))
+        return place
 
-    def _ranking(self, plain: Any, queries: Sequence[Query]) -> Ranking:
+    def _decode_ranking(self, plain: Any, queries: Sequence[Query]) -> Ranking:
         query, hits, source, *merged = plain  # version 0.2 wrote no merged rankings
         names = tuple((source, text) for source, text in chain(*merged))
         query = queries[query] if isinstance(query, int) else decode(query, Query)  # until form 2 each had its own
         if hits and isinstance(hits[0], int):
             hits = self._read_columns(*hits)
-        return Ranking(query, tuple(self._hit(*one) for one in hits), source, names)
+        return Ranking(query, tuple(self._decode_hit(*hit) for hit in hits), source, names)
 
     def _read_columns(self, place: int, *names: str) -> Iterator[tuple[int, float, tuple[()], list[tuple[str, float]]]]:
         columns = np.frombuffer(self._payload(place, HITS), "<u8").reshape(2 + len(names), -1)
@@ -439,34 +458,36 @@ class ScoreStore:
             of_names = zip(names, [column[row] for column in parts], strict=True)
             yield node, score, (), [(name, part) for name, part in of_names if not isnan(part)]
 
-    def _hit(self, node: int, score: float, smaller: Sequence[int], parts: Sequence[tuple[str, float]] = ()) -> Hit:
-        return Hit(self._found(node), score, tuple(map(tuple, parts)), tuple(map(self._found, smaller)))  # type: ignore[arg-type]
+    def _decode_hit(
+        self, node: int, score: float, smaller: Sequence[int], parts: Sequence[tuple[str, float]] = ()
+    ) -> Hit:
+        return Hit(self._read_node(node), score, tuple(map(tuple, parts)), tuple(map(self._read_node, smaller)))  # type: ignore[arg-type]
 
-    def _found(self, place: int) -> Node:
-        if place not in self._read:
-            self._read[place] = decode(_unpacked(self._payload(place, NODE)[DIGEST:]), Node)
-        return self._read[place]
+    def _read_node(self, place: int) -> Node:
+        if place not in self._node_cache:
+            self._node_cache[place] = decode(_decompress_json(self._payload(place, NODE)[DIGEST:]), Node)
+        return self._node_cache[place]
 
 
-def _records(raw: bytes, at: int) -> Iterator[tuple[int, int, memoryview, bool]]:
-    """The records from a place on: kind, place, payload, and whether the checksum is right."""
+def _split_records(raw: bytes, position: int) -> Iterator[tuple[int, int, memoryview, bool]]:
+    """Yield the records from a position on: kind, place, payload, and whether the checksum is right."""
     view, end = memoryview(raw), len(raw)
-    while at + HEAD.size <= end:
-        kind, length, checksum = HEAD.unpack_from(raw, at)
-        start = at + HEAD.size
+    while position + HEAD.size <= end:
+        kind, length, checksum = HEAD.unpack_from(raw, position)
+        start = position + HEAD.size
         if not NAME <= kind <= HITS or start + length > end:
             break
         payload = view[start : start + length]
-        yield kind, at, payload, crc32(payload, kind) == checksum
-        at = start + length
+        yield kind, position, payload, crc32(payload, kind) == checksum
+        position = start + length
 
 
 def experiment_damage(path: Path) -> str:
-    """Return what is wrong with the file of an experiment, in words; empty if nothing is. Nothing is written."""
+    """Return what is wrong with the file of an experiment, in words; empty if nothing is. It only reads."""
     raw = path.read_bytes()
-    end = _start(path, raw)
+    end = _find_start(path, raw)
     changed = 0
-    for _, place, payload, is_whole in _records(raw, end):
+    for _, place, payload, is_whole in _split_records(raw, end):
         changed += not is_whole
         end = place + HEAD.size + len(payload)
     if not changed and end == len(raw):
@@ -478,18 +499,18 @@ def experiment_damage(path: Path) -> str:
 
 
 class _Draft:
-    """Records that are to be written at the end of the file."""
+    """Records to be written at the end of the file."""
 
-    def __init__(self, at: int) -> None:
-        self.at, self.raw = at, bytearray()
+    def __init__(self, start: int) -> None:
+        self.start, self.raw = start, bytearray()
         self.records: list[tuple[int, int, bytes]] = []
         self.nodes: dict[bytes, int] = {}
         self._readable: dict[Fetch, bool] = {}
 
     @property
     def next(self) -> int:
-        """Where the next record will stand."""
-        return self.at + len(self.raw)
+        """Return where the next record will stand."""
+        return self.start + len(self.raw)
 
     def add(self, kind: int, payload: bytes) -> int:
         place = self.next
@@ -508,50 +529,51 @@ def usage_row(usage: Usage) -> tuple[float, ...]:
     return tuple(getattr(usage, name) for name in USAGE)
 
 
-def usage_of(row: Sequence[float]) -> Usage:
-    """What something cost, from its columns.
+def usage_from_row(row: Sequence[float]) -> Usage:
+    """Return a usage from its columns.
 
-    >>> usage_of(usage_row(Usage(calls=2, cost_usd=0.5)))
+    >>> usage_from_row(usage_row(Usage(calls=2, cost_usd=0.5)))
     Usage(calls=2, input_tokens=0, output_tokens=0, embedded=0, cost_usd=0.5)
     """
-    *whole, cost_usd = row
-    calls, input_tokens, output_tokens, embedded = map(int, whole)
+    *counts, cost_usd = row
+    calls, input_tokens, output_tokens, embedded = map(int, counts)
     return Usage(calls, input_tokens, output_tokens, embedded, float(cost_usd))
 
 
-LEAST = 1024
+MINIMUM_COMPRESSED = 1024
 """Bytes of what is compressed: to begin takes zlib as long as all else that is done to write a short answer."""
 
 
-def _packed(plain: Any) -> bytes:
+def _compress_json(plain: Any) -> bytes:
     raw = json.dumps(plain).encode()
-    return raw if len(raw) < LEAST else compress(raw, 1)
+    return raw if len(raw) < MINIMUM_COMPRESSED else compress(raw, 1)
 
 
-_MOST = 2**28
+_LARGEST_ANSWER = 2**28
 """Bytes of one answer, unpacked."""
 
 
-def _unpacked(raw: bytes) -> Any:
+def _decompress_json(raw: bytes) -> Any:
     if raw.startswith(b"{"):  # no stream of zlib does
         return json.loads(raw)
     unpacking = decompressobj()
-    found = unpacking.decompress(raw, _MOST)
+    # A damaged or hostile file could unpack to any size.
+    text = unpacking.decompress(raw, _LARGEST_ANSWER)
     if unpacking.unconsumed_tail:
         raise DataError("An answer in the file of the experiment is too large to have been written. Name another file.")
-    return json.loads(found)
+    return json.loads(text)
 
 
-def _status(payload: bytes | memoryview) -> int:
+def _read_status(payload: bytes | memoryview) -> int:
     return int(np.frombuffer(payload[: ANSWERS.itemsize], ANSWERS)[0]["status"])
 
 
-_NONE: dict[str, Any] = dict(zip(ANSWERS.names or (), np.zeros(1, ANSWERS)[0].tolist(), strict=True))
+_EMPTY_ROW: dict[str, Any] = dict(zip(ANSWERS.names or (), np.zeros(1, ANSWERS)[0].tolist(), strict=True))
 
 
-def _row(values: Mapping[str, Any]) -> bytes:
+def _make_row(values: Mapping[str, Any]) -> bytes:
     """Return the row of an answer; what is not given is 0."""
-    return np.array(tuple({**_NONE, **values}.values()), ANSWERS).tobytes()
+    return np.array(tuple({**_EMPTY_ROW, **values}.values()), ANSWERS).tobytes()
 
 
 def _part_columns(hits: Sequence[Hit]) -> tuple[Sequence[str], Sequence[float]] | None:
@@ -569,18 +591,18 @@ def _part_columns(hits: Sequence[Hit]) -> tuple[Sequence[str], Sequence[float]] 
     return (names, numbers) if are_numbers else None
 
 
-def _among(ranking: Ranking, rankings: list[Ranking]) -> int:
-    """Return the number of a ranking among others, to which it is added if it is new. Late ones are not compared:
-    their hits would be fetched."""
-    for number, other in enumerate(rankings):
-        if other is ranking or (other.late is None and ranking.late is None and other == ranking):
+def _intern_ranking(ranking: Ranking, rankings: list[Ranking]) -> int:
+    """Return the number of a ranking in a list, to which it is added if it is new. Late rankings are not compared: that
+    would fetch their hits."""
+    for number, existing in enumerate(rankings):
+        if existing is ranking or (existing.late is None and ranking.late is None and existing == ranking):
             return number
     rankings.append(ranking)
     return len(rankings) - 1
 
 
-def _opened(path: str | Path) -> int:
-    """The descriptor of a file that nobody else has."""
+def _open_locked(path: str | Path) -> int:
+    """Open a file that no other process has open, and return its descriptor."""
     try:
         make_folder(Path(path).parent)
         descriptor = private(path, os.O_RDWR | os.O_CREAT)
@@ -589,6 +611,7 @@ def _opened(path: str | Path) -> int:
             f"{path} cannot be opened: {error.strerror or error}. Check its permissions, or name another file."
         ) from error
     try:
+        # The kernel frees this lock when a process dies; a lock file would stay.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
@@ -598,8 +621,8 @@ def _opened(path: str | Path) -> int:
     return descriptor
 
 
-def _start(path: str | Path | None, raw: bytes) -> int:
-    """Where the first record is; 0 where the file is to be begun."""
+def _find_start(path: str | Path | None, raw: bytes) -> int:
+    """Return where the first record is; 0 if the file must be begun."""
     if raw.startswith((*EARLIER, MAGIC)):
         return len(MAGIC)
     if MAGIC.startswith(raw):  # a new file, or a process was killed at its first write

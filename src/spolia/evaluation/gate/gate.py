@@ -1,4 +1,4 @@
-"""Whether a flow has become worse than its baseline: measure by measure, by which rule, and why not to compare."""
+"""Gate that compares a flow with its baseline: the verdict of each measure, the rules, and reasons not to compare."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from spolia import __version__
 from spolia.core.plurals import several
 from spolia.errors import DataError, NeverWorked
 from spolia.evaluation.data.usage_log import UsageLog
-from spolia.evaluation.experiment.comparison import ALPHA, Estimates, amount, number
-from spolia.evaluation.experiment.execution import Told
+from spolia.evaluation.experiment.comparison import ALPHA, Estimates, format_interval, format_number
+from spolia.evaluation.experiment.execution import QuestionCallback
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate.baseline import (
@@ -20,11 +20,18 @@ from spolia.evaluation.gate.baseline import (
     Baseline,
     BaselineQuestion,
     SearchedGroups,
-    content_of,
-    measured_by,
-    signature,
+    compute_signature,
+    hash_item,
+    measure_hashes,
 )
-from spolia.evaluation.gate.changes import CAUSES, Cause, Moved, changed, moved, refuse_other_corpus
+from spolia.evaluation.gate.changes import (
+    CAUSES,
+    Cause,
+    ChangedQuestion,
+    find_changed_questions,
+    find_changes,
+    refuse_other_corpus,
+)
 from spolia.evaluation.measures.measure import Measure, SetMeasure
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.significance import holm
@@ -33,12 +40,13 @@ from spolia.run.lane import counted_reasons
 from spolia.types import Value
 
 Outcome: TypeAlias = Literal["not worse", "worse", "undecided"]
+# A bound that equals the tolerance must pass, whatever floating point makes of it.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class GateVerdict(Value):
-    """One measure, then and now, on the same questions.
+    """Verdict on one measure, then and now, on the same questions.
 
     It is **not worse** where no question scores otherwise, or where the interval of the paired difference ends no lower
     than minus the tolerance: a test of non-inferiority; and where every question that was determined then is so now. It
@@ -46,7 +54,7 @@ class GateVerdict(Value):
     lies below zero, and a paired permutation test excludes zero after Holm's correction for all measures. Else it is
     **undecided**. With a tolerance of 0 the test alone decides.
 
-    `change` is how much better it is, None where no question is determined on both sides. `moved` questions score
+    `change` is how much better it is, None where no question is determined on both sides. `changed_questions` questions score
     otherwise; `lost` ones were determined then, and are not now.
 
     Source: Walker and Nowacki 2011 for non-inferiority.
@@ -60,7 +68,7 @@ class GateVerdict(Value):
     tolerance: float
     moved: int
     lost: int
-    unit: bool
+    is_share: bool
 
     @property
     def outcome(self) -> Outcome:
@@ -74,36 +82,39 @@ class GateVerdict(Value):
     @property
     def sentence(self) -> str:
         if self.change is None:
-            return f"{self.measure}: undecided, since no question is determined then and now{self._lost}"
+            return f"{self.measure}: undecided, since no question is determined then and now{self._lost_text}"
         n = f"of {several(self.change.n, 'question')}"
         if not self.moved:
             mean = float("nan") if self.now is None else self.now.mean
-            said = f"{self.measure}: undecided, unchanged" if self.lost else f"{self.measure} is unchanged"
-            each = "on each " if self.change.n > 1 else ""
-            return f"{said} {each}{n}{self._lost}: {number(mean, self.unit)}"
-        by, tolerance = f"{amount(self.change, self.unit)} {n}", number(self.tolerance, self.unit)
+            opening = f"{self.measure}: undecided, unchanged" if self.lost else f"{self.measure} is unchanged"
+            each_text = "on each " if self.change.n > 1 else ""
+            return f"{opening} {each_text}{n}{self._lost_text}: {format_number(mean, self.is_share)}"
+        change_text, tolerance = (
+            f"{format_interval(self.change, self.is_share)} {n}",
+            format_number(self.tolerance, self.is_share),
+        )
         if self.outcome == "not worse":
-            return f"{self.measure} is not worse: {by}, at a tolerance of {tolerance}"
+            return f"{self.measure} is not worse: {change_text}, at a tolerance of {tolerance}"
         if self.outcome == "worse":
-            how = f"at a tolerance of {tolerance}; p = {self.p:.2g}"
-            return f"{self.measure} is worse: {by}, {how}{self._lost}"
+            details = f"at a tolerance of {tolerance}; p = {self.p:.2g}"
+            return f"{self.measure} is worse: {change_text}, {details}{self._lost_text}"
         if self.lost:
-            return f"{self.measure}: undecided, {by}{self._lost}"
-        return f"{self.measure}: inconclusive at a tolerance of {tolerance}: {by}{self._needed}"
+            return f"{self.measure}: undecided, {change_text}{self._lost_text}"
+        return f"{self.measure}: inconclusive at a tolerance of {tolerance}: {change_text}{self._needed_text}"
 
     @property
-    def _lost(self) -> str:
+    def _lost_text(self) -> str:
         return f"; {self.lost} scores of the baseline cannot be determined now" if self.lost else ""
 
     @property
-    def _needed(self) -> str:
-        """How many questions would decide it, if they were like these: the interval shrinks with their root."""
+    def _needed_text(self) -> str:
+        """Return how many questions like these would decide it: the interval shrinks with their root."""
         change = self.change
         if change is None or not (isfinite(change.low) and isfinite(change.high)):
             return "; too few questions for an interval"
         if change.mean > -self.tolerance:
             times = ((change.mean - change.low) / (change.mean + self.tolerance)) ** 2
-            told = "would decide"
+            outcome_text = "would decide"
         elif change.mean < 0:
             by_interval = ((change.high - change.mean) / change.mean) ** 2
             deviate = -NormalDist().inv_cdf(self.p / 2)  # which grows with the root too
@@ -111,42 +122,46 @@ class GateVerdict(Value):
             times = by_interval if change.high >= 0 else by_test
             if 0 < self.tolerance < -change.mean:
                 times = min(times, ((change.high - change.mean) / (change.mean + self.tolerance)) ** 2)
-            told = "would show that it is worse"
+            outcome_text = "would show that it is worse"
         else:
             return "; no number of questions decides a change of 0 at a tolerance of 0"
         if not isfinite(times):
             return f"; p = {self.p:.2g}, corrected for all measures"
-        return f"; about {max(ceil(change.n * times), change.n + 1):,} questions like these {change.n:,} {told}"
+        return f"; about {max(ceil(change.n * times), change.n + 1):,} questions like these {change.n:,} {outcome_text}"
 
     def json(self) -> dict[str, Any]:
         sides = {name: getattr(self, name) for name in ("before", "now", "change")}
-        named = ("measure", "outcome", "p", "tolerance", "moved", "lost", "sentence")
-        return {name: getattr(self, name) for name in named} | {
-            name: None if one is None else one.json() for name, one in sides.items()
+        names = ("measure", "outcome", "p", "tolerance", "moved", "lost", "sentence")
+        return {name: getattr(self, name) for name in names} | {
+            name: None if interval is None else interval.json() for name, interval in sides.items()
         }
 
 
-def verdicts(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tuple[GateVerdict, ...]:
-    """Of each measure, column 0 then and column 1 now; where scores have no range, a tolerance is a share of then."""
-    found = [one.difference(1, 0) for one in estimates]
-    p = holm([1.0 if one is None else one[1] for one in found])
+def judge_measures(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tuple[GateVerdict, ...]:
+    """Judge each measure, column 0 then and column 1 now; where scores have no range, a tolerance is a share of then."""
+    differences = [estimate.difference(1, 0) for estimate in estimates]
+    # All measures are corrected together: more measures must not find more changes by chance.
+    p = holm([1.0 if difference is None else difference[1] for difference in differences])
     return tuple(
-        _verdict(one, None if difference is None else difference[0], tolerance, adjusted)
-        for one, difference, tolerance, adjusted in zip(estimates, found, tolerances, p, strict=True)
+        _judge_measure(estimate, None if difference is None else difference[0], tolerance, adjusted)
+        for estimate, difference, tolerance, adjusted in zip(estimates, differences, tolerances, p, strict=True)
     )
 
 
-def _verdict(estimates: Estimates, change: Interval | None, tolerance: float, p: float) -> GateVerdict:
-    before, now = estimates.interval(0), estimates.interval(1)
+def _judge_measure(estimates: Estimates, change: Interval | None, tolerance: float, p: float) -> GateVerdict:
+    previous, now = estimates.interval(0), estimates.interval(1)
     if change is not None and estimates.measure.lower_is_better:
         change = change.reversed
-    if not estimates.unit:
-        tolerance *= abs(before.mean) if before is not None else 0.0
+    if not estimates.is_share:
+        tolerance *= abs(previous.mean) if previous is not None else 0.0
+        # A measure cannot show a difference below its resolution.
         tolerance = max(tolerance, estimates.measure.resolution)
     pairs = list(zip(*estimates.columns, strict=True))
-    moved = sum(was != now for was, now in pairs if None not in (was, now))
+    changed_count = sum(was != now for was, now in pairs if None not in (was, now))
     lost = sum(was is not None and now is None for was, now in pairs)
-    return GateVerdict(str(estimates.measure), before, now, change, p, tolerance, moved, lost, estimates.unit)
+    return GateVerdict(
+        str(estimates.measure), previous, now, change, p, tolerance, changed_count, lost, estimates.is_share
+    )
 
 
 GateRule: TypeAlias = Literal["not-worse", "worse"]
@@ -156,62 +171,66 @@ RULES: Mapping[GateRule, str] = {
 }
 
 
-def refuse_what_cannot_be_compared(
-    experiment: Experiment, before: Baseline, rule: str, tolerance: float, named: Mapping[str, float]
+def refuse_incomparable(
+    experiment: Experiment, baseline: Baseline, rule: str, tolerance: float, tolerances: Mapping[str, float]
 ) -> None:
     """Raise `DataError` with all reasons why an experiment cannot be compared with a baseline."""
-    refuse_what_decides_nothing(experiment.measures, rule, tolerance, named)
-    if reasons := [*_other_questions(experiment, before), *_other_measures(experiment.measures, before)]:
+    refuse_invalid_rule(experiment.measures, rule, tolerance, tolerances)
+    if reasons := [
+        *_describe_other_questions(experiment, baseline),
+        *_describe_other_measures(experiment.measures, baseline),
+    ]:
         raise DataError(
-            f"The baseline of {before.flow} on {before.data or 'questions'} cannot be compared: {'; '.join(reasons)}. "
+            f"The baseline of {baseline.flow} on {baseline.data or 'questions'} cannot be compared: {'; '.join(reasons)}. "
             "Ask its questions with its measures, or write a new one: --write"
         )
 
 
-def refuse_what_decides_nothing(
+def refuse_invalid_rule(
     measures: Sequence[SetMeasure], rule: str, tolerance: float, tolerances: Mapping[str, float]
 ) -> None:
     """Raise `DataError` for an unknown rule, or a tolerance that is not one of these measures."""
-    written = [str(one) for one in measures]
+    names = [str(measure) for measure in measures]
     if rule not in RULES:
         raise DataError(f"There is no rule {rule!r}. Write one of: {', '.join(RULES)}.")
     numbers = (tolerance, *tolerances.values())
-    if not all(0 <= one < float("inf") for one in numbers):
+    if not all(0 <= value < float("inf") for value in numbers):
         raise DataError(f"A tolerance is a number from 0, for example 0.05; got {', '.join(map(str, numbers))}.")
-    shares = [str(one) for one in measures if one.range == (0.0, 1.0)]
-    wide = [(one, number) for one in shares if (number := tolerances.get(one, tolerance)) >= 1]
+    shares = [str(measure) for measure in measures if measure.range == (0.0, 1.0)]
+    wide = [(name, number) for name in shares if (number := tolerances.get(name, tolerance)) >= 1]
     if wide:
         raise DataError(
             f"{wide[0][0]} lies between 0 and 1, and a tolerance of {wide[0][1]:g} tolerates everything. Write the "
             "share: 0.05 for 5 points of 100."
         )
-    if unknown := [one for one in tolerances if one not in written]:
-        raise DataError(
-            f"A tolerance is given for {unknown[0]}, which is not measured. Measured: {', '.join(written)}."
-        )
+    if unknown := [name for name in tolerances if name not in names]:
+        raise DataError(f"A tolerance is given for {unknown[0]}, which is not measured. Measured: {', '.join(names)}.")
 
 
-def _other_questions(experiment: Experiment, before: Baseline) -> list[str]:
-    then, now = before.by_item, {item.id: content_of(item) for item in experiment.asked}
-    both = [id for id in then if id in now]
-    other = [(what, [id for id in both if then[id].content[at] != now[id][at]]) for at, what in enumerate(PARTS)]
+def _describe_other_questions(experiment: Experiment, baseline: Baseline) -> list[str]:
+    then, now = baseline.by_item, {item.id: hash_item(item) for item in experiment.measurable_items}
+    shared_ids = [id for id in then if id in now]
+    changed = [
+        (part, [id for id in shared_ids if then[id].content[index] != now[id][index]])
+        for index, part in enumerate(PARTS)
+    ]
     kinds = [
         ("of the baseline not asked now", [id for id in then if id not in now]),
         ("not in the baseline", [id for id in now if id not in then]),
-        *((f"with another {what} than then", ids) for what, ids in other),
+        *((f"with another {part} than then", ids) for part, ids in changed),
     ]
-    return [f"{several(len(ids), 'question')} {what}, the first {ids[0]!r}" for what, ids in kinds if ids]
+    return [f"{several(len(ids), 'question')} {description}, the first {ids[0]!r}" for description, ids in kinds if ids]
 
 
-def _other_measures(measures: Sequence[SetMeasure], before: Baseline) -> list[str]:
-    now = measured_by(measures)
-    listed = [f"{name} is not measured now" for name in before.measures if name not in now]
-    listed += [f"{name} was not measured then" for name in now if name not in before.measures]
-    other = [name for name in now if before.measures.get(name, now[name]) != now[name]]
-    version = before.signature.get("Spolia", {}).get("version", "?")
-    told = "then: its code, its model or a prompt of it is another"
-    than = told if version == __version__ else f"by Spolia {version}, which wrote it"
-    return listed + [f"{name} is computed otherwise than {than}" for name in other]
+def _describe_other_measures(measures: Sequence[SetMeasure], baseline: Baseline) -> list[str]:
+    now = measure_hashes(measures)
+    listed = [f"{name} is not measured now" for name in baseline.measures if name not in now]
+    listed += [f"{name} was not measured then" for name in now if name not in baseline.measures]
+    changed = [name for name in now if baseline.measures.get(name, now[name]) != now[name]]
+    version = baseline.signature.get("Spolia", {}).get("version", "?")
+    reason = "then: its code, its model or a prompt of it is another"
+    origin = reason if version == __version__ else f"by Spolia {version}, which wrote it"
+    return listed + [f"{name} is computed otherwise than {origin}" for name in changed]
 
 
 TOLERANCE = 0.05
@@ -219,9 +238,9 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True)
 class Gate(Value):
-    """A flow compared with its baseline: verdicts by measure, what differs of all that results depend on, the questions
-    that score otherwise (those that lost most first), and what would be the next baseline. `idle` are steps that failed
-    on every call, where that is not allowed: such a flow does not pass."""
+    """Comparison of a flow with its baseline: verdicts by measure, changed inputs, the questions that score differently
+    (those that lost most first), and the next baseline. `idle` are steps that failed on every call, where that is not
+    allowed: such a flow does not pass."""
 
     data: str
     flow: str
@@ -229,7 +248,7 @@ class Gate(Value):
     rule: GateRule
     verdicts: tuple[GateVerdict, ...]
     changes: tuple[tuple[str, str], ...]
-    moved: tuple[Moved, ...]
+    changed_questions: tuple[ChangedQuestion, ...]
     report: Report
     now: Baseline
     idle: tuple[str, ...] = ()
@@ -238,22 +257,22 @@ class Gate(Value):
     def passed(self) -> bool:
         if self.idle:
             return False
-        outcomes = {one.outcome for one in self.verdicts}
+        outcomes = {verdict.outcome for verdict in self.verdicts}
         return outcomes == {"not worse"} if self.rule == "not-worse" else "worse" not in outcomes
 
     @property
-    def worse(self) -> tuple[Moved, ...]:
-        return tuple(one for one in self.moved if one.worse)
+    def worse(self) -> tuple[ChangedQuestion, ...]:
+        return tuple(question for question in self.changed_questions if question.worse)
 
     @property
     def causes(self) -> Mapping[Cause, int]:
-        """How many questions score less by each cause, most first."""
-        found = {cause: sum(one.cause == cause for one in self.worse) for cause in CAUSES}
-        return {cause: n for cause, n in sorted(found.items(), key=lambda one: -one[1]) if n}
+        """Return how many questions score less by each cause, the most frequent cause first."""
+        counts = {cause: sum(question.cause == cause for question in self.worse) for cause in CAUSES}
+        return {cause: n for cause, n in sorted(counts.items(), key=lambda entry: -entry[1]) if n}
 
     @property
     def why(self) -> str:
-        """What made questions worse, in one sentence; empty where none is."""
+        """Return what made questions worse, in one sentence; empty if no question is worse."""
         if not self.worse:
             return ""
         listed = ", ".join(f"{n} because {CAUSES[cause]}" for cause, n in self.causes.items())
@@ -262,65 +281,67 @@ class Gate(Value):
 
     @property
     def sentence(self) -> str:
-        said = "passes" if self.passed else "does not pass"
+        outcome = "passes" if self.passed else "does not pass"
         caveat = f"; {self.report.flows[0].caveat}" if self.report.flows[0].caveat else ""
-        which = f"{self.data and f'{self.data}, '}{several(self.n, 'question')}"
-        why = f"{', '.join(self.idle)} never worked" if self.idle else f"{RULES[self.rule]}{caveat}"
-        return f"{self.flow} {said} on {which}: {why}."
+        questions_text = f"{self.data and f'{self.data}, '}{several(self.n, 'question')}"
+        reason = f"{', '.join(self.idle)} never worked" if self.idle else f"{RULES[self.rule]}{caveat}"
+        return f"{self.flow} {outcome} on {questions_text}: {reason}."
 
     def json(self) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in ("passed", "data", "flow", "n", "rule", "why")}
-        return found | {
-            "verdicts": [one.json() for one in self.verdicts],
+        plain = {name: getattr(self, name) for name in ("passed", "data", "flow", "n", "rule", "why")}
+        return plain | {
+            "verdicts": [verdict.json() for verdict in self.verdicts],
             "changes": [{"kind": kind, "change": text} for kind, text in self.changes],
             "causes": dict(self.causes),
-            "questions": [one.json() for one in self.moved],
+            "questions": [question.json() for question in self.changed_questions],
             "degraded": counted_reasons(self.report.flows[0].steps),
             "never_worked": list(self.report.flows[0].never_worked),
             "warnings": list(self.report.warnings),
         }
 
 
-def recorded(
+def record_baseline(
     experiment: Experiment,
     *,
     run: Run | None = None,
     path: str | Path | None = None,
-    told: Told = lambda flow, done, total: None,
-    also: Baseline | None = None,
+    on_progress: QuestionCallback = lambda flow, done, total: None,
+    previous: Baseline | None = None,
     usage_log: UsageLog | None = None,
 ) -> tuple[Report, Baseline]:
-    """Run an experiment with one flow, and make a baseline of it; the documents of `also`, which it will be compared
-    with, are written down too. Without a `usage_log` nothing is noted: what is compared with itself is not chosen."""
+    """Run an experiment with one flow, and make a baseline of it. It also records the documents of `previous`, with
+    which it will be compared. Without a `usage_log` nothing is noted: comparing a flow with itself chooses nothing."""
     if len(experiment.flows) != 1:
         raise DataError(f"A baseline is of one flow; here are {len(experiment.flows)}. Name one.")
     ((name, flow),) = experiment.flows
     run = run if run is not None else Run()
     with run:
-        held = SearchedGroups.by(flow)
-        if also is not None:
-            refuse_other_corpus(also, held)
+        searched_groups = SearchedGroups.from_flow(flow)
+        if previous is not None:
+            refuse_other_corpus(previous, searched_groups)
         report = experiment.run(
-            run=run, path=path, usage_log=usage_log if usage_log is not None else UsageLog(), told=told
+            run=run, path=path, usage_log=usage_log if usage_log is not None else UsageLog(), on_progress=on_progress
         )
         places = report.table.places
-        cells = ((item, report.table.cell(0, at)) for at, item in enumerate(report.items))
-        asked = tuple(BaselineQuestion.of(item, cell, places, held.names) for item, cell in cells)
-        wanted = {document for one in asked for document in one.documents}
-        documents = held.among(wanted, also.documents if also is not None else {})
-        signed = signature(flow, held, run)
-        return report, Baseline(experiment.data, name, measured_by(experiment.measures), signed, documents, asked)
+        cells = ((item, report.table.cell(0, index)) for index, item in enumerate(report.items))
+        questions = tuple(BaselineQuestion.from_cell(item, cell, places, searched_groups.names) for item, cell in cells)
+        names = {document for question in questions for document in question.documents}
+        documents = searched_groups.select_documents(names, previous.documents if previous is not None else {})
+        signed = compute_signature(flow, searched_groups, run)
+        return report, Baseline(
+            experiment.data, name, measure_hashes(experiment.measures), signed, documents, questions
+        )
 
 
 def refuse_idle(report: Report, degraded: str) -> None:
-    """Raise `NeverWorked` where a baseline would be of a flow with a step that failed on every call, however few."""
-    found = report.flows[0]
-    if found.never_worked and degraded == "stop":
+    """Raise `NeverWorked` if a baseline would be of a flow with a step that failed on every call."""
+    evaluation = report.flows[0]
+    if evaluation.never_worked and degraded == "stop":
         raise NeverWorked(
-            f"{found.caveat}: a baseline would be of a flow without that step, and is not written. Correct the cause, "
+            f"{evaluation.caveat}: a baseline would be of a flow without that step, and is not written. Correct the cause, "
             "or leave the step out. To write it as it is, write --degraded ok (in Python degraded='ok').",
-            found.never_worked,
-            counted_reasons(found.steps),
+            evaluation.never_worked,
+            counted_reasons(evaluation.steps),
         )
 
 
@@ -333,9 +354,9 @@ def gate(
     rule: GateRule = "not-worse",
     run: Run | None = None,
     path: str | Path | None = None,
-    told: Told = lambda flow, done, total: None,
+    on_progress: QuestionCallback = lambda flow, done, total: None,
 ) -> Gate:
-    """Ask a flow the questions of a baseline, and say whether it has become worse, where, and what has changed.
+    """Ask a flow the questions of a baseline, and report whether it has become worse, where, and what has changed.
 
     Args:
         experiment: one flow with the questions and measures of the baseline (`Baseline.among`).
@@ -348,25 +369,25 @@ def gate(
     Raises:
         DataError: the two cannot be compared, and why: other questions, measures, another corpus.
     """
-    before = baseline if isinstance(baseline, Baseline) else Baseline.read(baseline)
-    own = dict(tolerances or {})
-    refuse_what_cannot_be_compared(experiment, before, rule, tolerance, own)
-    report, now = recorded(experiment, run=run, path=path, told=told, also=before)
-    was, is_ = before.by_item, now.by_item
+    stored = baseline if isinstance(baseline, Baseline) else Baseline.read(baseline)
+    own_tolerances = dict(tolerances or {})
+    refuse_incomparable(experiment, stored, rule, tolerance, own_tolerances)
+    report, now = record_baseline(experiment, run=run, path=path, on_progress=on_progress, previous=stored)
+    was, is_ = stored.by_item, now.by_item
     estimates = [
-        Estimates(one, [[side[item.id].seen.get(str(one)) for item in report.items] for side in (was, is_)], 0)
-        for one in experiment.measures
+        Estimates(measure, [[side[item.id].seen.get(str(measure)) for item in report.items] for side in (was, is_)], 0)
+        for measure in experiment.measures
     ]
-    allowed = [own.get(str(one), tolerance) for one in experiment.measures]
-    scored = [str(one) for one in experiment.measures if isinstance(one, Measure)]
+    measure_tolerances = [own_tolerances.get(str(measure), tolerance) for measure in experiment.measures]
+    mean_measures = [str(measure) for measure in experiment.measures if isinstance(measure, Measure)]
     return Gate(
         experiment.data,
         now.flow,
         len(report.items),
         rule,
-        verdicts(estimates, allowed),
-        changed(before, now),
-        moved(report.items, scored, before, now),
+        judge_measures(estimates, measure_tolerances),
+        find_changes(stored, now),
+        find_changed_questions(report.items, mean_measures, stored, now),
         report,
         now,
         report.flows[0].never_worked if experiment.degraded == "stop" else (),

@@ -1,4 +1,4 @@
-"""Whether a flow knows what it cannot answer."""
+"""Measures of whether a flow knows which questions it cannot answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from operator import itemgetter
 from typing import ClassVar
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.answers.answer_text import answer_in, unanswerable
+from spolia.evaluation.measures.answers.answer_text import is_unanswerable, require_answer
 from spolia.evaluation.measures.answers.string_match import ExactMatch
-from spolia.evaluation.measures.measure import Case, Measure, Result, Seen, SetMeasure
+from spolia.evaluation.measures.measure import Case, Measure, Observation, Result, SetMeasure
 from spolia.types import Answer, Failure, Item
 
 
@@ -22,11 +22,11 @@ class TopScore(Measure):
     is -inf.
 
     >>> from spolia.types import Hit, Node, Query, Ranking
-    >>> str(TopScore()), TopScore().score(Ranking(Query("?"), (Hit(Node("n", ""), 3.5),)), Item("q", "?"))
+    >>> str(TopScore()), TopScore().write_scores(Ranking(Query("?"), (Hit(Node("n", ""), 3.5),)), Item("q", "?"))
     ('TopScore', 3.5)
     """
 
-    called: ClassVar[str] = "TopScore"
+    notation: ClassVar[str] = "TopScore"
     range: ClassVar[tuple[float, float]] = (-inf, inf)
 
     def applies(self, item: Item) -> bool:
@@ -40,16 +40,16 @@ class TopScore(Measure):
 EXACT = ExactMatch()
 
 
-def checked_measure(called: str, of: object, *parts: object) -> None:
-    """Raise for a part without a score for each question, and for a risk of something that is not a share."""
-    for part in (of, *parts):
+def check_measure(notation: str, quality: object, *parts: object) -> None:
+    """Raise MeasureError for a part that does not score single answers, or for a quality that is no share."""
+    for part in (quality, *parts):
         if not isinstance(part, Measure):
             raise MeasureError(
-                f"{called} cannot be made of {part}. Write a measure of one answer, as in {called}(of=F1)."
+                f"{notation} cannot be made of {part}. Write a measure of one answer, as in {notation}(of=F1)."
             )
-    if isinstance(of, Measure) and of.range != (0.0, 1.0):
+    if isinstance(quality, Measure) and quality.range != (0.0, 1.0):
         raise MeasureError(
-            f"{called} cannot be made of {of}, which is not a number from 0 to 1. Write {called}(of=F1)."
+            f"{notation} cannot be made of {quality}, which is not a number from 0 to 1. Write {notation}(of=F1)."
         )
 
 
@@ -60,40 +60,40 @@ class Coverage(Measure):
     Source: El-Yaniv and Wiener 2010.
 
     >>> from spolia.types import Answer
-    >>> str(Coverage()), Coverage().score(Answer("I do not know.", stop_reason="abstained"), Item("q", "?"))
+    >>> str(Coverage()), Coverage().write_scores(Answer("I do not know.", stop_reason="abstained"), Item("q", "?"))
     ('Coverage', 0.0)
     """
 
-    called: ClassVar[str] = "Coverage"
+    notation: ClassVar[str] = "Coverage"
 
     def applies(self, item: Item) -> bool:
         return True
 
     def score(self, result: Result, item: Item) -> float:
-        return float(not answer_in(result).abstained)
+        return float(not require_answer(result).abstained)
 
 
 @dataclass(frozen=True)
 class _RiskMeasure(SetMeasure):
-    """A measure of how wrong answers are, by how good each is."""
+    """Measure of risk: how wrong answers are, from the score of each."""
 
     of: Measure = EXACT
 
     lower_is_better: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checked_measure(self.called, self.of, getattr(self, "by", self.of))
+        check_measure(self.notation, self.of, getattr(self, "by", self.of))
 
     def applies(self, item: Item) -> bool:
         return self.of.applies(item)
 
-    def seen(self, case: Case) -> Seen | None:
-        return self.all_seen([case])[0]
+    def observe(self, case: Case) -> Observation | None:
+        return self.observe_all([case])[0]
 
 
 @dataclass(frozen=True)
 class SelectiveRisk(_RiskMeasure):
-    """How wrong a flow is where it answers: 1 - mean of a measure over what is neither abstained nor failed.
+    """Risk of the answered questions: 1 - mean of a measure over what is neither abstained nor failed.
 
     Read it beside `Coverage`: who answers one question, and that right, has no risk. Nothing answered: not defined.
 
@@ -106,27 +106,28 @@ class SelectiveRisk(_RiskMeasure):
     >>> asked = Item("q", "?", answers=("Nokia",))
     >>> given = [Answer("Nokia"), Answer("?"), Answer("I do not know.", stop_reason="abstained")]
     >>> measure = SelectiveRisk()
-    >>> str(measure), measure.total([measure.seen(Case(asked, answer)) for answer in given])
+    >>> str(measure), measure.total([measure.observe(Case(asked, answer)) for answer in given])
     ('Risk', 0.5)
     """
 
-    called: ClassVar[str] = "Risk"
+    notation: ClassVar[str] = "Risk"
     additive: ClassVar[bool] = True
 
-    def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:
-        """Whether each was answered, and how well."""
-        scores = iter(self.of.all_seen([case for case in cases if answered(case)]))
-        pairs = ((1.0, next(scores)) if answered(case) else (0.0, (0.0,)) for case in cases)
-        return [score and (one, *score) for one, score in pairs]
+    def observe_all(self, cases: Sequence[Case]) -> list[Observation | None]:
+        """Return for each case whether it was answered, and how well."""
+        scores = iter(self.of.observe_all([case for case in cases if is_answered(case)]))
+        pairs = ((1.0, next(scores)) if is_answered(case) else (0.0, (0.0,)) for case in cases)
+        # Without a score an answered question stays undetermined, here too.
+        return [score and (weight, *score) for weight, score in pairs]
 
-    def total(self, seen: Sequence[Seen]) -> float | None:
-        answered = sum(one for one, _ in seen)
-        return 1 - sum(score for _, score in seen) / answered if answered else None
+    def total(self, observations: Sequence[Observation]) -> float | None:
+        answer_count = sum(weight for weight, _ in observations)
+        return 1 - sum(score for _, score in observations) / answer_count if answer_count else None
 
 
-def answered(case: Case) -> bool:
-    """Whether a flow neither abstained nor failed."""
-    return not isinstance(case.result, Failure) and not answer_in(case.result).abstained
+def is_answered(case: Case) -> bool:
+    """Return whether a flow neither abstained nor failed."""
+    return not isinstance(case.result, Failure) and not require_answer(case.result).abstained
 
 
 @dataclass(frozen=True)
@@ -141,24 +142,28 @@ class AbstentionF1(SetMeasure):
 
     >>> from spolia.types import Answer
     >>> case = Case(Item("q", "?", type="unanswerable"), Answer("No passage says so.", stop_reason="abstained"))
-    >>> str(AbstentionF1()), AbstentionF1().total([AbstentionF1().seen(case), (0.0, 0.0, 1.0)])
+    >>> str(AbstentionF1()), AbstentionF1().total([AbstentionF1().observe(case), (0.0, 0.0, 1.0)])
     ('AbstentionF1', 0.6666666666666666)
     """
 
-    called: ClassVar[str] = "AbstentionF1"
+    notation: ClassVar[str] = "AbstentionF1"
     additive: ClassVar[bool] = True
 
     def applies(self, item: Item) -> bool:
-        return unanswerable(item) or bool(item.answers)
+        return is_unanswerable(item) or bool(item.answers)
 
-    def seen(self, case: Case) -> Seen:
-        """True positive, false positive, false negative."""
-        should = unanswerable(case.item)
-        did = not isinstance(case.result, Failure) and answer_in(case.result).abstained
-        return (float(should and did), float(did and not should), float(should and not did))
+    def observe(self, case: Case) -> Observation:
+        """Return whether the case is a true positive, a false positive and a false negative."""
+        must_abstain = is_unanswerable(case.item)
+        abstains = not isinstance(case.result, Failure) and require_answer(case.result).abstained
+        return (
+            float(must_abstain and abstains),
+            float(abstains and not must_abstain),
+            float(must_abstain and not abstains),
+        )
 
-    def total(self, seen: Sequence[Seen]) -> float | None:
-        true, false, missed = (sum(column) for column in zip(*seen, strict=True))
+    def total(self, observations: Sequence[Observation]) -> float | None:
+        true, false, missed = (sum(column) for column in zip(*observations, strict=True))
         return 2 * true / (2 * true + false + missed) if true + false + missed else None
 
 
@@ -186,43 +191,46 @@ class AURC(_RiskMeasure):
 
     by: Measure = TOP
 
-    called: ClassVar[str] = "AURC"
+    notation: ClassVar[str] = "AURC"
 
-    def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:
-        """Confidence and score of each."""
-        scores = self.of.all_seen(cases)
+    def observe_all(self, cases: Sequence[Case]) -> list[Observation | None]:
+        """Return the confidence and the score of each case."""
+        scores = self.of.observe_all(cases)
         return [score and (self._confidence(case), *score) for case, score in zip(cases, scores, strict=True)]
 
-    def total(self, seen: Sequence[Seen]) -> float:
-        return sum(risk for _, risk in risk_coverage(seen)) / len(seen)
+    def total(self, observations: Sequence[Observation]) -> float:
+        return sum(risk for _, risk in risk_coverage(observations)) / len(observations)
 
-    def curve(self, seen: Sequence[Seen]) -> list[tuple[float, float]]:
-        """Coverage and risk, as far as the flow answers: an abstention or a failure covers nothing."""
-        answered = sum(confidence > -inf for confidence, _ in seen)
-        return risk_coverage(seen)[:answered]
+    def curve(self, observations: Sequence[Observation]) -> list[tuple[float, float]]:
+        """Return coverage and risk up to the last answer; an abstention or a failure covers nothing."""
+        answer_count = sum(confidence > -inf for confidence, _ in observations)
+        # Abstentions and failures have the confidence -inf, so they come last in the order of the curve.
+        return risk_coverage(observations)[:answer_count]
 
     def _confidence(self, case: Case) -> float:
         if isinstance(case.result, Failure) or (isinstance(case.result, Answer) and case.result.abstained):
             return -inf
-        found = self.by.score(case.result, case.item)
-        return -inf if found is None or isnan(found) else float(found)
+        confidence = self.by.score(case.result, case.item)
+        # An answer of unknown confidence comes last.
+        return -inf if confidence is None or isnan(confidence) else float(confidence)
 
 
-def risk_coverage(seen: Sequence[Seen]) -> list[tuple[float, float]]:
-    """The curve from each answer's confidence and score: share of answers taken and their risk, for 1 to all of them.
+def risk_coverage(observations: Sequence[Observation]) -> list[tuple[float, float]]:
+    """Return the share of answers and their risk, for 1 to all of them in the order of their confidence.
 
     >>> risk_coverage([(0.1, 0.0), (0.9, 1.0)])
     [(0.5, 0.0), (1.0, 0.5)]
     >>> risk_coverage([(0.5, 0.0), (0.5, 1.0)])
     [(0.5, 0.5), (1.0, 0.5)]
     """
-    found: list[tuple[float, float]] = []
-    right = 0.0
-    for _, tied in groupby(sorted(seen, key=itemgetter(0), reverse=True), key=itemgetter(0)):
-        scores = [score for _, score in tied]
-        each = sum(scores) / len(scores)
+    points: list[tuple[float, float]] = []
+    score_sum = 0.0
+    # Equally confident answers share their mean score, so the curve does not depend on the order of ties.
+    for _, ties in groupby(sorted(observations, key=itemgetter(0), reverse=True), key=itemgetter(0)):
+        scores = [score for _, score in ties]
+        mean_score = sum(scores) / len(scores)
         for _ in scores:
-            right += each
-            taken = len(found) + 1
-            found.append((taken / len(seen), 1 - right / taken))
-    return found
+            score_sum += mean_score
+            count = len(points) + 1
+            points.append((count / len(observations), 1 - score_sum / count))
+    return points

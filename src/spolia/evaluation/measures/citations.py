@@ -1,14 +1,14 @@
-"""Whether an answer cites what it should: precision and recall of its citations, against the gold passages."""
+"""Precision and recall of an answer's citations, against the gold passages."""
 
 from abc import abstractmethod
 from collections.abc import Set
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.evaluation.measures.answers.answer_text import answer_in
-from spolia.evaluation.measures.measure import Result, checked_item
-from spolia.evaluation.measures.quote_places import GoldPlace, placed
-from spolia.evaluation.measures.retrieval_measure import GoldMeasure, gold_ids, satisfied
+from spolia.evaluation.measures.answers.answer_text import require_answer
+from spolia.evaluation.measures.measure import Result, check_item
+from spolia.evaluation.measures.quote_places import GoldPlace, locate_gold
+from spolia.evaluation.measures.retrieval_measure import GoldMeasure, count_satisfied, gold_ids
 from spolia.types import Item
 
 
@@ -22,16 +22,18 @@ class CitationMeasure(GoldMeasure):
     """
 
     def score(self, result: Result, item: Item) -> float:
-        checked_item(self, item)
-        citations = answer_in(result).citations
+        check_item(self, item)
+        citations = require_answer(result).citations
         if not item.quotes:
-            return self.of({one.document or one.node for one in citations}, item)
-        cited, places = placed(tuple(dict.fromkeys(map(GoldPlace.cited, citations))), item, self.share).first()
-        return self.of({one or f"wrong {at}" for at, one in enumerate(cited)}, places)
+            return self.score_ids({citation.document or citation.node for citation in citations}, item)
+        ids, places = locate_gold(
+            tuple(dict.fromkeys(map(GoldPlace.from_citation, citations))), item, self.share
+        ).first()
+        return self.score_ids({id or f"wrong {index}" for index, id in enumerate(ids)}, places)
 
     @abstractmethod
-    def of(self, cited: Set[str], item: Item) -> float:
-        """The number for the documents that are cited."""
+    def score_ids(self, ids: Set[str], item: Item) -> float:
+        """Score the ids of the cited documents."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,14 @@ class CitationPrecision(CitationMeasure):
 
     Source: the set precision of what is cited; Gao et al. 2023 (ALCE) judge support instead (`ALCE-P`).
 
-    >>> str(CitationPrecision()), CitationPrecision().of({"p1", "p9"}, Item("q", "?", gold=(("p1", "p2"),)))
+    >>> str(CitationPrecision()), CitationPrecision().score_ids({"p1", "p9"}, Item("q", "?", gold=(("p1", "p2"),)))
     ('CiteP', 0.5)
     """
 
-    called: ClassVar[str] = "CiteP"
+    notation: ClassVar[str] = "CiteP"
 
-    def of(self, cited: Set[str], item: Item) -> float:
-        return len(cited & gold_ids(item)) / len(cited) if cited else 0.0
+    def score_ids(self, ids: Set[str], item: Item) -> float:
+        return len(ids & gold_ids(item)) / len(ids) if ids else 0.0
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,11 @@ class CitationRecall(CitationMeasure):
 
     Source: the set recall of what is cited; Gao et al. 2023 (ALCE) judge support instead (`ALCE-R`).
 
-    >>> str(CitationRecall()), CitationRecall().of({"p1", "p9"}, Item("q", "?", gold=(("p1", "p2"), ("p3",))))
+    >>> str(CitationRecall()), CitationRecall().score_ids({"p1", "p9"}, Item("q", "?", gold=(("p1", "p2"), ("p3",))))
     ('CiteR', 0.5)
     """
 
-    called: ClassVar[str] = "CiteR"
+    notation: ClassVar[str] = "CiteR"
 
-    def of(self, cited: Set[str], item: Item) -> float:
-        return satisfied(tuple(cited), item) / len(item.gold)
+    def score_ids(self, ids: Set[str], item: Item) -> float:
+        return count_satisfied(tuple(ids), item) / len(item.gold)

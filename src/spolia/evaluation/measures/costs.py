@@ -1,4 +1,4 @@
-"""What a question took: tokens, calls, passages."""
+"""Costs of a question: tokens, money, time, calls, passages."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import nan
 from typing import ClassVar
 
-from spolia.evaluation.measures.measure import Case, CostMeasure, Seen
+from spolia.evaluation.measures.measure import Case, CostMeasure, Observation
 from spolia.types import Answer, Failure, Hit, Ranking
 
 
@@ -26,7 +26,7 @@ class AverageTokens(CostMeasure):
     ('ATC', 1000)
     """
 
-    called: ClassVar[str] = "ATC"
+    notation: ClassVar[str] = "ATC"
 
     def cost(self, case: Case) -> float:
         return case.usage.input_tokens + case.usage.output_tokens
@@ -34,15 +34,15 @@ class AverageTokens(CostMeasure):
 
 @dataclass(frozen=True)
 class UsDollars(CostMeasure):
-    """What language models take for a question, in USD, by the prices that are stated for them; 0 for a model without
-    a price. A result from a cache counts what it once took.
+    """Price of a question's language model calls in USD, by their stated prices; 0 for a model without a price. A
+    cached result counts its original price.
 
     >>> from spolia.types import Answer, Item, Usage
     >>> UsDollars().cost(Case(Item("q", "?"), Answer("so"), Usage(2, 900, 100, cost_usd=0.003)))
     0.003
     """
 
-    called: ClassVar[str] = "USD"
+    notation: ClassVar[str] = "USD"
 
     def cost(self, case: Case) -> float:
         return case.usage.cost_usd
@@ -50,40 +50,40 @@ class UsDollars(CostMeasure):
 
 @dataclass(frozen=True)
 class Seconds(CostMeasure):
-    """How long a question takes. Undetermined where an earlier run had computed a step, and for a flow's first
-    question, for which models are loaded. Differences below a millisecond are noise, and decide nothing.
+    """Time that a question takes. Undetermined if an earlier run had computed a step, and for a flow's first question,
+    which loads models. Differences below a millisecond are noise, and decide nothing.
 
     >>> from spolia.types import Answer, Item
     >>> case = Case(Item("q", "?"), Answer("so"), seconds=1.5)
-    >>> Seconds().seen(case), Seconds().seen(case.but(seconds=None))
+    >>> Seconds().observe(case), Seconds().observe(case.but(seconds=None))
     ((1.5,), None)
     """
 
-    called: ClassVar[str] = "Seconds"
+    notation: ClassVar[str] = "Seconds"
     resolution: ClassVar[float] = 0.001
 
     def cost(self, case: Case) -> float:
         return nan if case.seconds is None else case.seconds
 
-    def seen(self, case: Case) -> Seen | None:
+    def observe(self, case: Case) -> Observation | None:
         return None if case.seconds is None else (case.seconds,)
 
 
 @dataclass(frozen=True)
-class _OfSource(CostMeasure):
+class _SourceMeasure(CostMeasure):
     source: str = ""
 
     def cost(self, case: Case) -> float:
-        asked = [call for call in case.retrievals if self.source in ("", call.source)]
-        return float(self.counted(asked, evidence(case)))
+        calls = [call for call in case.retrievals if self.source in ("", call.source)]
+        return float(self.count(calls, shown_ranking(case)))
 
     @abstractmethod
-    def counted(self, calls: Sequence[Ranking], shown: Ranking | None) -> int:
-        """The number for the calls of the source and what the reader was shown."""
+    def count(self, calls: Sequence[Ranking], ranking: Ranking | None) -> int:
+        """Count for the calls of the source and the ranking that the reader was shown."""
 
 
 @dataclass(frozen=True)
-class RetrievalCalls(_OfSource):
+class RetrievalCalls(_SourceMeasure):
     """Calls of retrievers for a question. A call of a second source to supplement the first counts for both.
 
     Args:
@@ -96,14 +96,14 @@ class RetrievalCalls(_OfSource):
     ('Calls(source="local")', 2.0)
     """
 
-    called: ClassVar[str] = "Calls"
+    notation: ClassVar[str] = "Calls"
 
-    def counted(self, calls: Sequence[Ranking], shown: Ranking | None) -> int:
+    def count(self, calls: Sequence[Ranking], ranking: Ranking | None) -> int:
         return len(calls)
 
 
 @dataclass(frozen=True)
-class UsedCalls(_OfSource):
+class UsedCalls(_SourceMeasure):
     """Calls of retrievers of which the flow kept the ranking and the reader was shown a passage; of a failed question,
     none.
 
@@ -122,22 +122,24 @@ class UsedCalls(_OfSource):
     ('UsedCalls', 1.0)
     """
 
-    called: ClassVar[str] = "UsedCalls"
+    notation: ClassVar[str] = "UsedCalls"
 
-    def counted(self, calls: Sequence[Ranking], shown: Ranking | None) -> int:
-        if shown is None:
+    def count(self, calls: Sequence[Ranking], ranking: Ranking | None) -> int:
+        if ranking is None:
             return 0
-        seen = set[str]().union(*map(names, shown.hits))
+        shown_ids = set[str]().union(*map(hit_ids, ranking.hits))
         used = Counter(
             (call.source, call.query.text)
             for call in calls
-            if any(not seen.isdisjoint(names(hit)) for hit in call.hits)
+            if any(not shown_ids.isdisjoint(hit_ids(hit)) for hit in call.hits)
         )
-        return (used & Counter(shown.merged) if shown.merged else used).total()
+        # A flow that states which rankings it kept decides; a call made twice is used as often as it was
+        # kept.
+        return (used & Counter(ranking.merged) if ranking.merged else used).total()
 
 
 @dataclass(frozen=True)
-class DocumentsShown(_OfSource):
+class DocumentsShown(_SourceMeasure):
     """Passages that the reader was shown; those that two sources found count for both.
 
     Args:
@@ -145,34 +147,34 @@ class DocumentsShown(_OfSource):
 
     >>> from spolia.types import Item, Node, Query
     >>> web = Ranking(Query("?"), (Hit(Node("w1", ""), 1.0), Hit(Node("w2", ""), 0.5)), "web")
-    >>> measure, answer = DocumentsShown(source="web"), Answer("so", evidence=web.cut(1))
+    >>> measure, answer = DocumentsShown(source="web"), Answer("so", evidence=web.cut_page(1))
     >>> str(measure), measure.cost(Case(Item("q", "?"), answer, retrievals=(web,)))
     ('DocsShown(source="web")', 1.0)
     """
 
-    called: ClassVar[str] = "DocsShown"
+    notation: ClassVar[str] = "DocsShown"
 
-    def counted(self, calls: Sequence[Ranking], shown: Ranking | None) -> int:
-        hits = () if shown is None else shown.hits
+    def count(self, calls: Sequence[Ranking], ranking: Ranking | None) -> int:
+        hits = () if ranking is None else ranking.hits
         if not self.source:
             return len(hits)
-        found = set[str]().union(*(names(hit) for call in calls for hit in call.hits))
-        return sum(not found.isdisjoint(names(hit)) for hit in hits)
+        found_ids = set[str]().union(*(hit_ids(hit) for call in calls for hit in call.hits))
+        return sum(not found_ids.isdisjoint(hit_ids(hit)) for hit in hits)
 
 
-def evidence(case: Case) -> Ranking | None:
+def shown_ranking(case: Case) -> Ranking | None:
     """Return what the reader was shown: the evidence of an answer, or the ranking that the flow ends with."""
     if isinstance(case.result, Failure):
         return None
     return case.result.evidence if isinstance(case.result, Answer) else case.result
 
 
-def shown(case: Case) -> Sequence[Hit]:
+def shown_hits(case: Case) -> Sequence[Hit]:
     """Return the passages that the reader was shown."""
-    ranking = evidence(case)
+    ranking = shown_ranking(case)
     return ranking.hits if ranking is not None else ()
 
 
-def names(hit: Hit) -> Set[str]:
-    """Ids under which a passage may have been found: its own, or those of smaller ones that it is shown for."""
+def hit_ids(hit: Hit) -> Set[str]:
+    """Return the ids under which a passage may have been found: its own, or those of smaller ones that it is shown for."""
     return {hit.node.id, *(node.id for node in hit.found)}

@@ -1,4 +1,4 @@
-"""Gold that is quotes, seen through the nodes that were found: the same for every way of cutting the documents.
+"""Gold quotes located in the nodes that were found: scores are the same for every way of cutting the documents.
 
 A quote is found where the nodes found so far hold it together, blanks aside. Ids of places stand where ids of passages
 stood: the parts of one quote are one place, and a node that holds several quotes is several places.
@@ -24,11 +24,11 @@ class GoldPlace(NamedTuple):
     text: str = ""
 
     @classmethod
-    def of(cls, hit: Hit) -> "GoldPlace":
+    def from_hit(cls, hit: Hit) -> "GoldPlace":
         return cls(hit.node.document or hit.node.id, hit.node.span, hit.node.text)
 
     @classmethod
-    def cited(cls, citation: Citation) -> "GoldPlace":
+    def from_citation(cls, citation: Citation) -> "GoldPlace":
         return cls(citation.document or citation.node, citation.span, citation.quote)
 
 
@@ -38,11 +38,11 @@ ELSEWHERE = GoldPlace("")
 
 @dataclass
 class QuoteCoverage:
-    """How much of a quote was seen so far, at which places, and where it was complete."""
+    """Coverage of a quote by the places so far, and the place that completed it."""
 
     quote: Quote
     parts: list[int] = field(default_factory=list)
-    at: int | None = None
+    completed_at: int | None = None
 
     def __post_init__(self) -> None:
         if self.quote.start < 0:
@@ -51,53 +51,54 @@ class QuoteCoverage:
                 "which looks for it in the store."
             )
         self.start, self.end = self.quote.start, self.quote.end
-        self.blanks = [self.start + found.start() for found in _BLANK.finditer(self.quote.text)]
-        self.left = [(self.start, self.end)]
-        self.whole = self.unseen = self._letters(self.start, self.end)
+        self.blanks = [self.start + match.start() for match in _BLANK.finditer(self.quote.text)]
+        self.gaps = [(self.start, self.end)]
+        self.length = self.uncovered = self._count_letters(self.start, self.end)
 
     @property
     def share(self) -> float:
-        return 1 - self.unseen / self.whole if self.whole else 0.0
+        return 1 - self.uncovered / self.length if self.length else 0.0
 
-    def holds(self, share: float) -> bool:
-        """Whether that is the share of it, or more, and not nothing."""
-        return 0 < self.whole - self.unseen >= share * self.whole
+    def is_covered(self, share: float) -> bool:
+        """Return whether at least this share is covered, and one character at least."""
+        return 0 < self.length - self.uncovered >= share * self.length
 
-    def see(self, place: GoldPlace) -> bool:
-        """Look at a place; whether it adds a character."""
+    def add_place(self, place: GoldPlace) -> bool:
+        """Cover the characters of a place; return whether it adds one."""
         if place.span is None:  # a text without a place in its document holds the quote or nothing of it
             start, end = (self.start, self.end) if self.quote.text in place.text else (self.end, self.end)
         else:
             start, end = place.span.start, place.span.end
         if end <= self.start or start >= self.end:
             return False
-        pieces = ((max(a, low), min(b, high)) for a, b in self.left for low, high in ((a, start), (end, b)))
-        self.left = [(low, high) for low, high in pieces if low < high]
-        before, self.unseen = self.unseen, sum(self._letters(low, high) for low, high in self.left)
-        return self.unseen < before
+        pieces = ((max(a, low), min(b, high)) for a, b in self.gaps for low, high in ((a, start), (end, b)))
+        self.gaps = [(low, high) for low, high in pieces if low < high]
+        previous, self.uncovered = self.uncovered, sum(self._count_letters(low, high) for low, high in self.gaps)
+        return self.uncovered < previous
 
-    def _letters(self, start: int, end: int) -> int:
-        """Characters of a stretch, blanks not counted."""
+    def _count_letters(self, start: int, end: int) -> int:
+        """Count the characters of a stretch, without blanks."""
+        # The positions of blanks are sorted, so that two searches count them in any stretch.
         return end - start - bisect_left(self.blanks, end) + bisect_left(self.blanks, start)
 
 
 @dataclass(frozen=True)
 class GoldPlaces:
-    """Where in a ranking the gold of an item is found, and which places hold parts of it, for all measures."""
+    """Places of an item's gold in a ranking, and of its parts, shared by all measures."""
 
     item: Item
     number: int
-    done: Mapping[Gold, int]
+    completed_at: Mapping[Gold, int]
     parts: Mapping[Gold, Sequence[int]]
 
     def first(self, k: int | None = None) -> tuple[tuple[str, ...], Item]:
-        """Ids of the gold at the first k places, best first, and the item with those ids as its gold.
+        """Return the ids of the gold at the first k places, best first, and the item with those ids as its gold.
 
         A place without gold has no id. Parts of gold found only after the first k are such places.
 
         >>> item = Item("q", "?", gold=((Quote("d", 0, "The moon pulls."),),))
         >>> places = [GoldPlace("d", Span(0, 8)), GoldPlace("x", Span(0, 9)), GoldPlace("d", Span(9, 15))]
-        >>> found = placed(places, item, 1.0)
+        >>> found = locate_gold(places, item, 1.0)
         >>> ids, seen = found.first()
         >>> ids, seen.gold
         (('', 'place 3'), (('place 3',),))
@@ -105,51 +106,60 @@ class GoldPlaces:
         ('', '')
         """
         number = self.number if k is None else min(k, self.number)
-        done = {one: at for one, at in self.done.items() if at < number}
-        names = dict(self._named(done))
-        held: dict[int, list[str]] = {}
-        for one, name in names.items():
-            held.setdefault(done[one], []).append(name)
-        hidden = {at for one in done for at in self.parts.get(one, ())}
-        ids = tuple(id for at in range(number) for id in held.get(at, () if at in hidden else ("",)))
-        gold = tuple(tuple(names.get(one, f"missing {one}") for one in group) for group in self.item.gold)
+        completed_at = {passage: index for passage, index in self.completed_at.items() if index < number}
+        names = dict(self._name_gold(completed_at))
+        names_at: dict[int, list[str]] = {}
+        for passage, name in names.items():
+            names_at.setdefault(completed_at[passage], []).append(name)
+        # A place with a part of a quote that another place completes is no wrong passage.
+        hidden = {index for passage in completed_at for index in self.parts.get(passage, ())}
+        ids = tuple(id for index in range(number) for id in names_at.get(index, () if index in hidden else ("",)))
+        gold = tuple(tuple(names.get(passage, f"missing {passage}") for passage in group) for group in self.item.gold)
         grades = dict(self.item.grades)
-        of = {one: names.get(one, f"missing {one}") for group in self.item.gold for one in group if str(one) in grades}
-        return ids, self.item.but(gold=gold, grades=tuple((name, grades[str(one)]) for one, name in of.items()))
-
-    def _named(self, done: Mapping[Gold, int]) -> Iterator[tuple[Gold, str]]:
-        """What gets an id: for each group the best that satisfies it first; else one of what a place holds."""
-        grades = dict(self.item.grades)
-        rank = {one: (at, -grades.get(str(one), 1.0)) for one, at in done.items()}
-        firsts = {
-            min(held, key=rank.__getitem__)
+        graded = {
+            passage: names.get(passage, f"missing {passage}")
             for group in self.item.gold
-            if (held := [one for one in group if one in done])
+            for passage in group
+            if str(passage) in grades
         }
-        taken = {done[one] for one in firsts}
-        others = {at: one for one, at in done.items() if at not in taken}
-        chosen = sorted((*firsts, *others.values()), key=lambda one: (*rank[one], str(one)))
-        for number, one in enumerate(chosen):
-            again = number > 0 and done[chosen[number - 1]] == done[one]
-            yield one, f"place {done[one] + 1}" + (f": {one}" if again else "")
+        return ids, self.item.but(
+            gold=gold, grades=tuple((name, grades[str(passage)]) for passage, name in graded.items())
+        )
+
+    def _name_gold(self, completed_at: Mapping[Gold, int]) -> Iterator[tuple[Gold, str]]:
+        """Yield the passages that get an id: for each group the best that satisfies it first; else one for each place."""
+        grades = dict(self.item.grades)
+        rank = {passage: (index, -grades.get(str(passage), 1.0)) for passage, index in completed_at.items()}
+        firsts = {
+            min(complete, key=rank.__getitem__)
+            for group in self.item.gold
+            if (complete := [passage for passage in group if passage in completed_at])
+        }
+        occupied = {completed_at[passage] for passage in firsts}
+        remaining = {index: passage for passage, index in completed_at.items() if index not in occupied}
+        chosen = sorted((*firsts, *remaining.values()), key=lambda passage: (*rank[passage], str(passage)))
+        for number, passage in enumerate(chosen):
+            is_repeated = number > 0 and completed_at[chosen[number - 1]] == completed_at[passage]
+            yield passage, f"place {completed_at[passage] + 1}" + (f": {passage}" if is_repeated else "")
 
 
-def placed(places: Sequence[GoldPlace], item: Item, share: float) -> GoldPlaces:
-    """Look for the gold of an item at places, best first: once through them, whatever is measured then. A quote counts
-    once a `share` of it is seen, from 0 (any character) to 1 (all of it).
-    """
-    wanted = {one for group in item.gold for one in group if isinstance(one, str)}
-    sought: dict[str, list[QuoteCoverage]] = {}
+def locate_gold(places: Sequence[GoldPlace], item: Item, share: float) -> GoldPlaces:
+    """Locate the gold of an item at places, best first, in one pass for all measures. A quote counts once a `share` of
+    it is covered, from 0 (any character) to 1 (all of it)."""
+    documents = {passage for group in item.gold for passage in group if isinstance(passage, str)}
+    coverages_of: dict[str, list[QuoteCoverage]] = {}
     for quote in item.quotes:
-        sought.setdefault(quote.document, []).append(QuoteCoverage(quote))
-    done: dict[Gold, int] = {}
-    for at, place in enumerate(places):
-        if place.document in wanted:
-            done.setdefault(place.document, at)
-        for seen in sought.get(place.document, ()):
-            if seen.at is None and seen.see(place):
-                seen.parts.append(at)
-                seen.at = at if seen.holds(share) else None
-    found = [seen for each in sought.values() for seen in each]
-    done |= {seen.quote: seen.at for seen in found if seen.at is not None}
-    return GoldPlaces(item, len(places), done, {seen.quote: seen.parts for seen in found})
+        coverages_of.setdefault(quote.document, []).append(QuoteCoverage(quote))
+    completed_at: dict[Gold, int] = {}
+    for index, place in enumerate(places):
+        if place.document in documents:
+            completed_at.setdefault(place.document, index)
+        for coverage in coverages_of.get(place.document, ()):
+            if coverage.completed_at is None and coverage.add_place(place):
+                coverage.parts.append(index)
+                coverage.completed_at = index if coverage.is_covered(share) else None
+    coverages = [coverage for group in coverages_of.values() for coverage in group]
+    completed_at |= {
+        coverage.quote: coverage.completed_at for coverage in coverages if coverage.completed_at is not None
+    }
+    return GoldPlaces(item, len(places), completed_at, {coverage.quote: coverage.parts for coverage in coverages})

@@ -9,10 +9,10 @@ from spolia.evaluation.measures.retrieval_measure import (
     CutMeasure,
     RetrievalMeasure,
     ShownMeasure,
+    count_satisfied,
     first_ranks,
     gold_ids,
     group_firsts,
-    satisfied,
 )
 from spolia.types import Gold, Item
 
@@ -26,28 +26,28 @@ class Recall(ShownMeasure):
 
     Source: groups from Kim et al. 2024 (AutoRAG), section 3.
 
-    >>> str(Recall(5)), Recall(2).of(["p1", "p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
+    >>> str(Recall(5)), Recall(2).score_ids(["p1", "p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
     ('R@5', 0.5)
     """
 
-    called: ClassVar[str] = "R"
+    notation: ClassVar[str] = "R"
 
-    def of_shown(self, found: Sequence[str], item: Item) -> float:
-        return satisfied(found, item) / len(item.gold)
+    def score_shown(self, ids: Sequence[str], item: Item) -> float:
+        return count_satisfied(ids, item) / len(item.gold)
 
 
 @dataclass(frozen=True)
 class FullRecall(ShownMeasure):
     """1 if all that is needed is among the first k, else 0: what a question of several hops depends on.
 
-    >>> str(FullRecall(5)), FullRecall(2).of(["p1", "p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
+    >>> str(FullRecall(5)), FullRecall(2).score_ids(["p1", "p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
     ('full@5', 0.0)
     """
 
-    called: ClassVar[str] = "full"
+    notation: ClassVar[str] = "full"
 
-    def of_shown(self, found: Sequence[str], item: Item) -> float:
-        return float(satisfied(found, item) == len(item.gold))
+    def score_shown(self, ids: Sequence[str], item: Item) -> float:
+        return float(count_satisfied(ids, item) == len(item.gold))
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Precision(CutMeasure):
 
     Source: as trec_eval's `P_k`; Manning, Raghavan and Schütze 2008, section 8.4.
 
-    >>> str(Precision(5)), Precision(5).of(["p1", "p1", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
+    >>> str(Precision(5)), Precision(5).score_ids(["p1", "p1", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
     ('P@5', 0.4)
     """
 
-    called: ClassVar[str] = "P"
+    notation: ClassVar[str] = "P"
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        return len(gold_ids(item).intersection(found[: self.k])) / self.k
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
+        return len(gold_ids(item).intersection(ids[: self.k])) / self.k
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ class RPrecision(RetrievalMeasure):
 
     Source: as trec_eval's `Rprec`; Manning, Raghavan and Schütze 2008, section 8.4.
 
-    >>> str(RPrecision()), RPrecision().of(["p1", "p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
+    >>> str(RPrecision()), RPrecision().score_ids(["p1", "p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
     ('Rprec', 0.5)
     """
 
-    called: ClassVar[str] = "Rprec"
+    notation: ClassVar[str] = "Rprec"
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        return satisfied(found[: len(item.gold)], item) / len(item.gold)
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
+        return count_satisfied(ids[: len(item.gold)], item) / len(item.gold)
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class AnyHit(ShownMeasure):
 
     Source: as trec_eval's `success_k`.
 
-    >>> str(AnyHit(5)), AnyHit(2).of(["p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
+    >>> str(AnyHit(5)), AnyHit(2).score_ids(["p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
     ('Hit@5', 1.0)
     """
 
-    called: ClassVar[str] = "Hit"
+    notation: ClassVar[str] = "Hit"
 
-    def of_shown(self, found: Sequence[str], item: Item) -> float:
-        return float(not gold_ids(item).isdisjoint(found))
+    def score_shown(self, ids: Sequence[str], item: Item) -> float:
+        return float(not gold_ids(item).isdisjoint(ids))
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ class SetPrecision(RetrievalMeasure):
 
     Source: as trec_eval's `set_P`; groups as in Kim et al. 2024 (AutoRAG).
 
-    >>> str(SetPrecision()), SetPrecision().of(["p1", "p1", "p2", "p9"], Item("q", "?", gold=(("p1", "p2"),)))
+    >>> str(SetPrecision()), SetPrecision().score_ids(["p1", "p1", "p2", "p9"], Item("q", "?", gold=(("p1", "p2"),)))
     ('SetP', 0.5)
     """
 
-    called: ClassVar[str] = "SetP"
+    notation: ClassVar[str] = "SetP"
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        return len(gold_ids(item).intersection(found)) / len(found) if found else 0.0
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
+        return len(gold_ids(item).intersection(ids)) / len(ids) if ids else 0.0
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,14 @@ class SetRecall(RetrievalMeasure):
 
     Source: as trec_eval's `set_recall`; groups as in Kim et al. 2024 (AutoRAG).
 
-    >>> str(SetRecall()), SetRecall().of(["p1", "p9"], Item("q", "?", gold=(("p1", "p2"), ("p3",))))
+    >>> str(SetRecall()), SetRecall().score_ids(["p1", "p9"], Item("q", "?", gold=(("p1", "p2"), ("p3",))))
     ('SetR', 0.5)
     """
 
-    called: ClassVar[str] = "SetR"
+    notation: ClassVar[str] = "SetR"
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        return satisfied(found, item) / len(item.gold)
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
+        return count_satisfied(ids, item) / len(item.gold)
 
 
 @dataclass(frozen=True)
@@ -138,20 +138,20 @@ class SetF1(RetrievalMeasure):
 
     Source: as trec_eval's `set_F`; van Rijsbergen 1979, chapter 7.
 
-    >>> str(SetF1()), SetF1().of(["p1", "p9"], Item("q", "?", gold=(("p1",), ("p2",))))
+    >>> str(SetF1()), SetF1().score_ids(["p1", "p9"], Item("q", "?", gold=(("p1",), ("p2",))))
     ('SetF1', 0.5)
     """
 
-    called: ClassVar[str] = "SetF1"
+    notation: ClassVar[str] = "SetF1"
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        return harmonic(SetPrecision().of(found, item), SetRecall().of(found, item))
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
+        return harmonic_mean(SetPrecision().score_ids(ids, item), SetRecall().score_ids(ids, item))
 
 
-def harmonic(precision: float, recall: float) -> float:
-    """F1.
+def harmonic_mean(precision: float, recall: float) -> float:
+    """Return the harmonic mean of precision and recall: F1.
 
-    >>> harmonic(0.5, 1.0), harmonic(0.0, 0.0)
+    >>> harmonic_mean(0.5, 1.0), harmonic_mean(0.0, 0.0)
     (0.6666666666666666, 0.0)
     """
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
@@ -169,23 +169,23 @@ class ReciprocalRank(RetrievalMeasure):
     Source: Voorhees, TREC-8 question answering track, 1999; the rule: Kim et al. 2024 (AutoRAG).
 
     >>> item = Item("q", "?", gold=(("p1",), ("p2",)))
-    >>> str(ReciprocalRank()), ReciprocalRank().of(["p9", "p2"], item)
+    >>> str(ReciprocalRank()), ReciprocalRank().score_ids(["p9", "p2"], item)
     ('MRR', 0.5)
-    >>> ReciprocalRank(rule="autorag").of(["p1", "p2"], item)
+    >>> ReciprocalRank(rule="autorag").score_ids(["p1", "p2"], item)
     0.75
     """
 
     k: int | None = None
     rule: str = ""
 
-    called: ClassVar[str] = "MRR"
+    notation: ClassVar[str] = "MRR"
     rules: ClassVar[tuple[str, ...]] = ("autorag",)
 
-    def of(self, found: Sequence[str], item: Item) -> float:
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
         if self.rule == "autorag":
-            return sum(1 / rank for _, rank in group_firsts(found[: self.k], item)) / len(item.gold)
+            return sum(1 / rank for _, rank in group_firsts(ids[: self.k], item)) / len(item.gold)
         gold = gold_ids(item)
-        return next((1 / rank for rank, one in enumerate(found[: self.k], start=1) if one in gold), 0.0)
+        return next((1 / rank for rank, id in enumerate(ids[: self.k], start=1) if id in gold), 0.0)
 
 
 @dataclass(frozen=True)
@@ -205,31 +205,31 @@ class AveragePrecision(RetrievalMeasure):
     Kim et al. 2024 (AutoRAG).
 
     >>> item = Item("q", "?", gold=(("p1",), ("p2",)))
-    >>> str(AveragePrecision()), AveragePrecision().of(["p1", "p8", "p9", "p2"], item)
+    >>> str(AveragePrecision()), AveragePrecision().score_ids(["p1", "p8", "p9", "p2"], item)
     ('MAP', 0.75)
-    >>> AveragePrecision(rule="ragas").of(["p1", "p8", "p9"], item)
+    >>> AveragePrecision(rule="ragas").score_ids(["p1", "p8", "p9"], item)
     1.0
     """
 
     k: int | None = None
     rule: str = ""
 
-    called: ClassVar[str] = "MAP"
+    notation: ClassVar[str] = "MAP"
     rules: ClassVar[tuple[str, ...]] = ("ragas", "autorag")
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        ranks = first_ranks(found[: self.k], item)
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
+        ranks = first_ranks(ids[: self.k], item)
         if self.rule == "ragas":
             return mean_precision(list(ranks.values()))
         if self.rule == "autorag":
-            of_groups = (sorted(ranks[one] for one in group if one in ranks) for group in item.gold)
-            return sum(map(mean_precision, of_groups)) / len(item.gold)
-        precision = {one: number / rank for number, (one, rank) in enumerate(ranks.items(), start=1)}
-        return sum(precision[first] for first, _ in group_firsts(found[: self.k], item)) / len(item.gold)
+            ranks_by_group = (sorted(ranks[passage] for passage in group if passage in ranks) for group in item.gold)
+            return sum(map(mean_precision, ranks_by_group)) / len(item.gold)
+        precision = {passage: number / rank for number, (passage, rank) in enumerate(ranks.items(), start=1)}
+        return sum(precision[first] for first, _ in group_firsts(ids[: self.k], item)) / len(item.gold)
 
 
 def mean_precision(ranks: Sequence[int]) -> float:
-    """Precision at each of some ranks, averaged over them.
+    """Return the precision at each of some ranks, averaged over them.
 
     >>> mean_precision([1, 3])
     0.8333333333333333
@@ -239,7 +239,7 @@ def mean_precision(ranks: Sequence[int]) -> float:
 
 @dataclass(frozen=True)
 class NDCG(CutMeasure):
-    """How much of the relevance is found, and how early.
+    """Discounted gain of the first k places, as a share of that of the best possible order.
 
     DCG@k = sum over ranks r <= k of gain(r) / log2(r + 1); nDCG@k = DCG@k / DCG@k of the best possible order. The gain
     is the grade itself, as in trec_eval; without grades every gold passage counts 1. Each group gains once, by the
@@ -253,53 +253,59 @@ class NDCG(CutMeasure):
     rules: Burges et al., ICML 2005; Kim et al. 2024 (AutoRAG).
 
     >>> item = Item("q", "?", gold=(("p1",), ("p2",)), grades=(("p1", 3.0), ("p2", 1.0)))
-    >>> str(NDCG(10)), round(NDCG(10).of(["p2", "p1"], item), 4)
+    >>> str(NDCG(10)), round(NDCG(10).score_ids(["p2", "p1"], item), 4)
     ('nDCG@10', 0.7967)
-    >>> str(NDCG(rule="exponential")), round(NDCG(rule="exponential").of(["p2", "p1"], item), 4)
+    >>> str(NDCG(rule="exponential")), round(NDCG(rule="exponential").score_ids(["p2", "p1"], item), 4)
     ('nDCG@10(rule="exponential")', 0.7098)
     """
 
     rule: str = ""
 
-    called: ClassVar[str] = "nDCG"
+    notation: ClassVar[str] = "nDCG"
     rules: ClassVar[tuple[str, ...]] = ("exponential", "autorag")
 
-    def of(self, found: Sequence[str], item: Item) -> float:
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
         if self.rule == "autorag":
-            return _autorag(found[: self.k], item)
+            return _autorag_ndcg(ids[: self.k], item)
         gains = self._gains(item)
-        best = sorted((max(gains[one] for one in group) for group in item.gold), reverse=True)
-        ideal = discounted(best[: self.k])
-        firsts = [(rank, gains[one]) for one, rank in group_firsts(found[: self.k], item)]
-        return sum(gain / log2(rank + 1) for rank, gain in _apart(firsts) if rank <= self.k) / ideal if ideal else 0.0
+        best = sorted((max(gains[passage] for passage in group) for group in item.gold), reverse=True)
+        ideal = discount_gains(best[: self.k])
+        firsts = [(rank, gains[passage]) for passage, rank in group_firsts(ids[: self.k], item)]
+        # Ranks that are moved apart may leave the first k.
+        return (
+            sum(gain / log2(rank + 1) for rank, gain in _separate_ranks(firsts) if rank <= self.k) / ideal
+            if ideal
+            else 0.0
+        )
 
     def _gains(self, item: Item) -> dict[Gold, float]:
         gains = dict.fromkeys(gold_ids(item), 1.0) | dict[Gold, float](item.grades)
-        return {one: 2**gain - 1 for one, gain in gains.items()} if self.rule else gains
+        return {passage: 2**gain - 1 for passage, gain in gains.items()} if self.rule else gains
 
 
-def _apart(firsts: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
-    """Ranks and gains of groups, no two at one rank: a passage that satisfies two stands for two, as in the best order.
+def _separate_ranks(firsts: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
+    """Yield ranks and gains of groups, no two at one rank: a passage that satisfies two stands for two, as in the best
+    order.
 
-    >>> list(_apart([(2, 1.0), (2, 3.0), (9, 1.0)]))
+    >>> list(_separate_ranks([(2, 1.0), (2, 3.0), (9, 1.0)]))
     [(2, 3.0), (3, 1.0), (9, 1.0)]
     """
-    taken = 0
-    for rank, gain in sorted(firsts, key=lambda one: (one[0], -one[1])):
-        taken = max(rank, taken + 1)
-        yield taken, gain
+    last_rank = 0
+    for rank, gain in sorted(firsts, key=lambda pair: (pair[0], -pair[1])):
+        last_rank = max(rank, last_rank + 1)
+        yield last_rank, gain
 
 
-def _autorag(found: Sequence[str], item: Item) -> float:
-    ideal = discounted([1.0] * min(len(gold_ids(item)), len(found)))
-    got = sum(1 / log2(rank + 1) for rank in first_ranks(found, item).values())
-    return got / ideal if ideal else 0.0
+def _autorag_ndcg(ids: Sequence[str], item: Item) -> float:
+    ideal = discount_gains([1.0] * min(len(gold_ids(item)), len(ids)))
+    gain = sum(1 / log2(rank + 1) for rank in first_ranks(ids, item).values())
+    return gain / ideal if ideal else 0.0
 
 
-def discounted(gains: Sequence[float]) -> float:
-    """Gains in the order of their ranks, each divided by log2(rank + 1).
+def discount_gains(gains: Sequence[float]) -> float:
+    """Sum gains in the order of their ranks, each divided by log2(rank + 1).
 
-    >>> discounted([1, 0, 1])
+    >>> discount_gains([1, 0, 1])
     1.5
     """
     return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))

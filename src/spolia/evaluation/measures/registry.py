@@ -1,4 +1,4 @@
-"""Which measures there are, and how they are written."""
+"""Registry of measures, and the parser of their notation."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ from spolia.models.prompting import template
 from spolia.models.protocols import Embedder, LanguageModel
 
 HOME = "spolia.evaluation.measures"
-WRITTEN: Mapping[str, str] = {
+CLASSES: Mapping[str, str] = {
     "R@k": "rank_measures.Recall",
     "full@k": "rank_measures.FullRecall",
     "P@k": "rank_measures.Precision",
@@ -62,7 +62,7 @@ WRITTEN: Mapping[str, str] = {
 }
 """The class of each, in the order in which they are named to people. Only the requested ones are imported."""
 
-ALSO: Mapping[str, str] = {
+ALIASES: Mapping[str, str] = {
     "precision": "p",
     "recall": "r",
     "accuracy": "acc",
@@ -73,11 +73,11 @@ ALSO: Mapping[str, str] = {
     "meteor": "meteor-no-synonyms",
 }
 """Other names of some."""
-_PLACES = {written.removesuffix("@k").lower(): place for written, place in WRITTEN.items()}
+_PLACES = {notation.removesuffix("@k").lower(): place for notation, place in CLASSES.items()}
 
 
 def class_of(name: str) -> type[SetMeasure] | None:
-    """The measure of a name, ignoring case; None if unknown.
+    """Return the measure class of a name, ignoring case; None if unknown.
 
     >>> class_of("ndcg").called
     'nDCG'
@@ -86,28 +86,28 @@ def class_of(name: str) -> type[SetMeasure] | None:
     if place is None:
         return None
     module, _, cls = place.rpartition(".")
-    found: type[SetMeasure] = getattr(import_module(f"{HOME}.{module}"), cls)
-    return found
+    measure_class: type[SetMeasure] = getattr(import_module(f"{HOME}.{module}"), cls)
+    return measure_class
 
 
-def nearest(text: str) -> str:
-    """The measure that somebody may have meant; empty where nothing is near.
+def suggest_notation(text: str) -> str:
+    """Return the measure that somebody may have meant; empty if nothing is near.
 
-    >>> nearest("nDGC@10"), nearest("R10"), nearest("precision@5"), nearest("colour")
+    >>> suggest_notation("nDGC@10"), suggest_notation("R10"), suggest_notation("precision@5"), suggest_notation("colour")
     ('nDCG@10', 'R@10', 'P@5', '')
     """
-    found = re.match(r"\s*([A-Za-z][A-Za-z-]*?(?:-[0-9L])?)[@_ ]?([1-9][0-9]*|)\s*(?:\(|$)", text)
-    name, k = (found[1].lower(), found[2]) if found else ("", "")
+    match = re.match(r"\s*([A-Za-z][A-Za-z-]*?(?:-[0-9L])?)[@_ ]?([1-9][0-9]*|)\s*(?:\(|$)", text)
+    name, k = (match[1].lower(), match[2]) if match else ("", "")
     if f"{name}@" in text.lower() and name in _PLACES:  # the name is none of what is wrong
         return ""
-    near = ALSO.get(name) or next(iter(get_close_matches(name, _PLACES, 1, 0.7)), "")
-    written = next((one for one in WRITTEN if one.removesuffix("@k").lower() == near), "")
-    return written.replace("@k", f"@{k or 5}")
+    close_name = ALIASES.get(name) or next(iter(get_close_matches(name, _PLACES, 1, 0.7)), "")
+    notation = next((candidate for candidate in CLASSES if candidate.removesuffix("@k").lower() == close_name), "")
+    return notation.replace("@k", f"@{k or 5}")
 
 
-KNOWN = ", ".join(WRITTEN)
-_WRITTEN = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?:@([1-9][0-9]{0,5}))?(?:\((.*)\))?", re.ASCII | re.DOTALL)
-_ALSO = {"recall": "R"}
+NOTATIONS = ", ".join(CLASSES)
+_NOTATION = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?:@([1-9][0-9]{0,5}))?(?:\((.*)\))?", re.ASCII | re.DOTALL)
+_LONG_NAMES = {"recall": "R"}
 
 
 Own: TypeAlias = Sequence[type[SetMeasure]]
@@ -116,8 +116,8 @@ Own: TypeAlias = Sequence[type[SetMeasure]]
 def parse_measure(
     text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None, own: Own = ()
 ) -> SetMeasure:
-    """The measure that is written like this; upper and lower case of its name are the same. A judge's role is written
-    as its prompt file.
+    """Parse a measure from its notation; upper and lower case of its name are the same. Write a judge's role as its
+    prompt file.
 
     Args:
         llm: for measures that a language model judges.
@@ -129,31 +129,31 @@ def parse_measure(
     >>> str(parse_measure('AURC(of=F1(rule="squad2"))')), str(parse_measure("F1(rule=squad2)"))
     ('AURC(of=F1(rule="squad2"))', 'F1(rule="squad2")')
     """
-    written = _WRITTEN.fullmatch(text.strip())
-    name, k, inside = written.groups() if written else ("", None, None)
-    name = _ALSO.get(name.lower(), name)
-    cls = _class(name, own)
+    match = _NOTATION.fullmatch(text.strip())
+    name, k, arguments = match.groups() if match else ("", None, None)
+    name = _LONG_NAMES.get(name.lower(), name)
+    cls = _find_class(name, own)
     if cls is None:
-        if near := nearest(text):
+        if suggestion := suggest_notation(text):
             raise MeasureError(
-                f"No measure is written {text!r}. Did you mean {near}? docs/reference/measures.md has them all."
+                f"No measure is written {text!r}. Did you mean {suggestion}? docs/reference/measures.md has them all."
             )
-        there = ", ".join([*(one.called for one in own), KNOWN])
-        raise MeasureError(f"No measure is written {text!r}. Write one of: {there}, with k from 1, for example R@5.")
+        choices = ", ".join([*(measure.notation for measure in own), NOTATIONS])
+        raise MeasureError(f"No measure is written {text!r}. Write one of: {choices}, with k from 1, for example R@5.")
     models = {"llm": llm, "embedder": embedder}
     declared = fields(cls)  # type: ignore[arg-type]
     texts = {f.name for f in declared if f.type in (str, "str")}  # whose quotes a shell may have taken away
-    given = dict(_fields(text, inside or "", {**models, "own": own}, texts)) | ({"k": int(k)} if k else {})
+    values = dict(_parse_fields(text, arguments or "", {**models, "own": own}, texts)) | ({"k": int(k)} if k else {})
     has_no_k = any(f.name == "k" and f.default is MISSING for f in declared)
-    if (f"{cls.called}@k" in WRITTEN or has_no_k) and "k" not in given:
+    if (f"{cls.notation}@k" in CLASSES or has_no_k) and "k" not in values:
         raise MeasureError(f"{text!r} does not say how many places to look at. Write {name}@5, for example.")
-    return _made(cls, text, given, models)
+    return _build_measure(cls, text, values, models)
 
 
 def parse_measures(
     text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None, own: Own = ()
 ) -> tuple[SetMeasure, ...]:
-    """Measures separated by commas, each once, in order.
+    """Parse measures separated by commas, each once, in order.
 
     Args:
         llm, embedder, own: as for `parse_measure`.
@@ -164,49 +164,50 @@ def parse_measures(
     >>> [str(measure) for measure in parse_measures('R@5, F1(rule="hotpotqa"), R@5')]
     ['R@5', 'F1(rule="hotpotqa")']
     """
-    found = dict.fromkeys(parse_measure(part, llm=llm, embedder=embedder, own=own) for part in _listed(text))
-    if not found:
-        raise MeasureError(f"{text!r} names no measure. Write some of: {KNOWN}, separated by commas.")
-    return tuple(found)
+    measures = dict.fromkeys(parse_measure(part, llm=llm, embedder=embedder, own=own) for part in _split_measures(text))
+    if not measures:
+        raise MeasureError(f"{text!r} names no measure. Write some of: {NOTATIONS}, separated by commas.")
+    return tuple(measures)
 
 
-def as_measures(given: str | Iterable[str | SetMeasure]) -> Iterator[SetMeasure]:
-    """Measures, also as they are written.
+def as_measures(measures: str | Iterable[str | SetMeasure]) -> Iterator[SetMeasure]:
+    """Yield measures, and parse those that are given in notation.
 
     >>> [str(one) for one in as_measures(["R@5, MRR", parse_measure("P@3")])]
     ['R@5', 'MRR', 'P@3']
     """
-    for one in (given,) if isinstance(given, str) else given:
-        if isinstance(one, str):
-            yield from parse_measures(one)
-        elif isinstance(one, SetMeasure):
-            yield one
+    for measure in (measures,) if isinstance(measures, str) else measures:
+        if isinstance(measure, str):
+            yield from parse_measures(measure)
+        elif isinstance(measure, SetMeasure):
+            yield measure
         else:
-            raise MeasureError(f"{one!r} is not a measure. Write parse_measure('R@5'), for example.")
+            raise MeasureError(f"{measure!r} is not a measure. Write parse_measure('R@5'), for example.")
 
 
-def _listed(text: str) -> list[str]:
-    """The measures in a list; a comma between brackets does not separate."""
+def _split_measures(text: str) -> list[str]:
+    """Split a list of measures; a comma between brackets does not separate."""
+    # Python's parser knows which commas stand between brackets or quotes.
     source = f"_({text.strip(' ,')})"
-    call = _call(source)
+    call = _parse_call(source)
     if call is None or call.keywords:
-        raise MeasureError(f"{text!r} is not a list of measures. Write some of: {KNOWN}, separated by commas.")
-    return [ast.get_source_segment(source, one) or "" for one in call.args]
+        raise MeasureError(f"{text!r} is not a list of measures. Write some of: {NOTATIONS}, separated by commas.")
+    return [ast.get_source_segment(source, argument) or "" for argument in call.args]
 
 
-def _class(name: str, own: Own) -> type[SetMeasure] | None:
-    mine, known_here = {cls.called.lower(): cls for cls in own}, class_of(name)
-    if (found := mine.get(name.lower())) is not None and known_here is not None:
+def _find_class(name: str, own: Own) -> type[SetMeasure] | None:
+    user_classes, builtin_class = {cls.notation.lower(): cls for cls in own}, class_of(name)
+    if (user_class := user_classes.get(name.lower())) is not None and builtin_class is not None:
         raise MeasureError(
-            f"{found.__qualname__} is called {found.called!r}, as a measure of Spolia is. Call it something else."
+            f"{user_class.__qualname__} is called {user_class.notation!r}, as a measure of Spolia is. Call it something else."
         )
-    return found or known_here
+    return user_class or builtin_class
 
 
-def _fields(text: str, inside: str, how: dict[str, Any], texts: set[str]) -> Iterator[tuple[str, Any]]:
-    """The fields that are written between brackets: constants and measures."""
-    source = f"_({inside})"
-    call = _call(source)
+def _parse_fields(text: str, arguments: str, options: dict[str, Any], texts: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields between the brackets of a measure: constants and measures."""
+    source = f"_({arguments})"
+    call = _parse_call(source)
     if call is None or call.args or not all(keyword.arg for keyword in call.keywords):
         example = "Write name=value, as in F1(rule='squad2')."
         raise MeasureError(f"The arguments of {text!r} cannot be read. {example}")
@@ -218,38 +219,43 @@ def _fields(text: str, inside: str, how: dict[str, Any], texts: set[str]) -> Ite
         elif isinstance(value, ast.Name) and keyword.arg in texts:
             yield keyword.arg, value.id
         else:
-            yield str(keyword.arg), parse_measure(part, **how)
+            yield str(keyword.arg), parse_measure(part, **options)
 
 
-def _call(source: str) -> ast.Call | None:
-    """A call as it is written; None where it is none."""
+def _parse_call(source: str) -> ast.Call | None:
+    """Parse the call that a text writes; None if it is none."""
     try:
-        found = ast.parse(source, mode="eval").body
+        expression = ast.parse(source, mode="eval").body
+    # Besides syntax errors, NUL bytes raise ValueError, and deep nesting the other two.
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return found if isinstance(found, ast.Call) and ast.get_source_segment(source, found.func) == "_" else None
+    return (
+        expression
+        if isinstance(expression, ast.Call) and ast.get_source_segment(source, expression.func) == "_"
+        else None
+    )
 
 
-def _made(cls: type[SetMeasure], text: str, given: dict[str, Any], models: dict[str, Any]) -> SetMeasure:
-    places = [f.name for f in fields(cls)]  # type: ignore[arg-type]
-    if unknown := [name for name in given if name not in places]:
-        fine = ", ".join(name for name in places if name != "k") or "none"
-        raise MeasureError(f"{cls.called} has no field {unknown[0]!r}, as in {text!r}. It has: {fine}.")
+def _build_measure(cls: type[SetMeasure], text: str, values: dict[str, Any], models: dict[str, Any]) -> SetMeasure:
+    names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    if unknown := [name for name in values if name not in names]:
+        choices = ", ".join(name for name in names if name != "k") or "none"
+        raise MeasureError(f"{cls.notation} has no field {unknown[0]!r}, as in {text!r}. It has: {choices}.")
     for name in models:
-        if name in places:
+        if name in names:
             if models[name] is None:
-                what = "a language model" if name == "llm" else "an embedder"
+                missing = "a language model" if name == "llm" else "an embedder"
                 option = ", or --llm URL --model NAME on the command line" if name == "llm" else ""
                 raise MeasureError(
-                    f"{cls.called} needs {what}. Write parse_measure({cls.called!r}, {name}=...){option}."
+                    f"{cls.notation} needs {missing}. Write parse_measure({cls.notation!r}, {name}=...){option}."
                 )
-            given[name] = models[name]
-    for place in fields(cls):  # type: ignore[arg-type]
-        role: Any = place.default
-        if hasattr(role, "prompt") and isinstance(file := given.get(place.name), str):
+            values[name] = models[name]
+    for declared in fields(cls):  # type: ignore[arg-type]
+        role: Any = declared.default
+        if hasattr(role, "prompt") and isinstance(file := values.get(declared.name), str):
             template.read(file)  # which must be there
-            given[place.name] = role.but(prompt=file)
+            values[declared.name] = role.but(prompt=file)
     try:
-        return cls(**given)
+        return cls(**values)
     except TypeError as error:
         raise MeasureError(f"{text!r} holds a value that does not fit: {error}.") from error

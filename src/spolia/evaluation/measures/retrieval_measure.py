@@ -1,4 +1,4 @@
-"""What a measure of retrieval sees: ids in the order found, against groups of gold."""
+"""Base classes of measures of retrieval: ids in the order found, against groups of gold."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.measure import Measure, Result, checked_item
-from spolia.evaluation.measures.quote_places import ELSEWHERE, GoldPlace, GoldPlaces, placed
+from spolia.evaluation.measures.measure import Measure, Result, check_item
+from spolia.evaluation.measures.quote_places import ELSEWHERE, GoldPlace, GoldPlaces, locate_gold
 from spolia.types import Answer, Gold, Item, Node, Ranking
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class GoldMeasure(Measure):
         super().__post_init__()
         if not 0 <= self.share <= 1:
             raise MeasureError(f"A share of {self.share} of a quote cannot be found. Write a number from 0 to 1.")
-        checked_k(getattr(self, "k", None))
+        check_k(getattr(self, "k", None))
 
     def applies(self, item: Item) -> bool:
         return bool(item.gold)
@@ -45,18 +45,20 @@ class RetrievalMeasure(GoldMeasure):
     """
 
     def score(self, result: Result, item: Item) -> float:
-        checked_item(self, item)
+        check_item(self, item)
         if not item.quotes:
-            return self.of(found_ids(result, item), item)
-        return self.of_shown(*_first(Same(result), Same(item), self.share, getattr(self, "k", None)))
+            return self.score_ids(found_ids(result, item), item)
+        return self.score_shown(
+            *_cached_cut(IdentityKey(result), IdentityKey(item), self.share, getattr(self, "k", None))
+        )
 
     @abstractmethod
-    def of(self, found: Sequence[str], item: Item) -> float:
-        """The number for ids in the order found. An id that comes again keeps its place and counts nothing."""
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
+        """Score ids in the order found. A repeated id keeps its place and counts nothing."""
 
-    def of_shown(self, found: Sequence[str], item: Item) -> float:
-        """The number for what the first k nodes hold, each quote at a place of its own: they may be more than k."""
-        return self.of(found, item)
+    def score_shown(self, ids: Sequence[str], item: Item) -> float:
+        """Score what the first k nodes hold, each quote at a place of its own; the ids may be more than k."""
+        return self.score_ids(ids, item)
 
 
 @dataclass(frozen=True)
@@ -74,38 +76,42 @@ class CutMeasure(RetrievalMeasure):
 class ShownMeasure(CutMeasure):
     """A measure of all that the first `k` places show, whatever its order."""
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        return self.of_shown(found[: self.k], item)
+    def score_ids(self, ids: Sequence[str], item: Item) -> float:
+        return self.score_shown(ids[: self.k], item)
 
     @abstractmethod
-    def of_shown(self, found: Sequence[str], item: Item) -> float: ...
+    def score_shown(self, ids: Sequence[str], item: Item) -> float: ...
 
 
-class Same(Generic[T]):
-    """A value that is equal to itself alone, so that one of a hundred hits is a key that costs nothing."""
+class IdentityKey(Generic[T]):
+    """Cache key that equals itself alone, so that hashing a ranking of a hundred hits costs nothing."""
 
     def __init__(self, value: T) -> None:
         self.value = value
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.value is other.value
+    def __eq__(self, key: object) -> bool:
+        return isinstance(key, IdentityKey) and self.value is key.value
 
     def __hash__(self) -> int:
         return id(self.value)
 
 
+# Measures of one result are computed one after the other, so a few results in memory are enough.
 @lru_cache(maxsize=16)
-def _placed(result: Same[Result], item: Same[Item], share: float) -> GoldPlaces:
-    """Where the gold of an item is found: measures of the same result ask one after the other."""
-    return placed(found_places(result.value, item.value), item.value, share)
+def _cached_places(result: IdentityKey[Result], item: IdentityKey[Item], share: float) -> GoldPlaces:
+    """Locate the gold of an item in a result, once for all measures of the result."""
+    return locate_gold(found_places(result.value, item.value), item.value, share)
 
 
+# Larger than the cache above: one result is cut at several k.
 @lru_cache(maxsize=64)
-def _first(result: Same[Result], item: Same[Item], share: float, k: int | None) -> tuple[tuple[str, ...], Item]:
-    return _placed(result, item, share).first(k)
+def _cached_cut(
+    result: IdentityKey[Result], item: IdentityKey[Item], share: float, k: int | None
+) -> tuple[tuple[str, ...], Item]:
+    return _cached_places(result, item, share).first(k)
 
 
-def checked_k(k: int | None) -> None:
+def check_k(k: int | None) -> None:
     if k is not None and k < 1:
         raise MeasureError(f"A measure of the first {k} places measures nothing. Write k = 1 or more.")
 
@@ -128,7 +134,7 @@ def is_own_passage(item: Item, id: str, text: str) -> bool:
 
 
 def found_ids(result: Result, item: Item | None = None) -> tuple[str, ...]:
-    """Ids of the passages behind a result, best first: each node stands for its document.
+    """Return the ids of the passages behind a result, best first: each node stands for its document.
 
     The passage that is the item's question itself is left out.
 
@@ -147,14 +153,14 @@ def found_ids(result: Result, item: Item | None = None) -> tuple[str, ...]:
 
 
 def found_places(result: Result, item: Item) -> list[GoldPlace]:
-    """Each place of a ranking, as far as it is of a document with gold."""
+    """Return the places of a ranking, without the question's own passage; a document without gold is `ELSEWHERE`."""
     if isinstance(result, Answer) and result.evidence is None:
-        cited = map(GoldPlace.cited, result.citations)
-        return [place for place in cited if not is_own_passage(item, place.document, place.text)]
+        places = map(GoldPlace.from_citation, result.citations)
+        return [place for place in places if not is_own_passage(item, place.document, place.text)]
     gold = item.documents
     passages = [(hit.node.document or hit.node.id, hit) for hit in _ranking(result).hits]
     return [
-        GoldPlace.of(hit) if id in gold else ELSEWHERE
+        GoldPlace.from_hit(hit) if id in gold else ELSEWHERE
         for id, hit in passages
         if id in gold or not is_own_passage(item, id, hit.node.text)
     ]
@@ -168,29 +174,29 @@ def _ranking(result: Result) -> Ranking:
 
 
 def gold_ids(item: Item) -> set[Gold]:
-    return {one for group in item.gold for one in group}
+    return {passage for group in item.gold for passage in group}
 
 
 def gold_shape(item: Item) -> object:
-    """What scores depend on of the gold of an item without quotes, whatever its ids.
+    """Return the part of an item's gold that scores depend on, whatever its ids; only for items without quotes.
 
     >>> gold_shape(Item("q", "?", gold=(("a",), ("b", "c")))) == gold_shape(Item("r", "??", gold=(("x",), ("y", "z"))))
     True
     """
-    number = _numbers(item)
-    groups = tuple(tuple(number[one] for one in group) for group in item.gold)
-    return groups, tuple((number[one], grade) for one, grade in item.grades if one in number)
+    number = _number_gold(item)
+    groups = tuple(tuple(number[passage] for passage in group) for group in item.gold)
+    return groups, tuple((number[passage], grade) for passage, grade in item.grades if passage in number)
 
 
 OWN = -1
 
 
 def gold_marks(item: Item, nodes: Sequence[Node]) -> list[int]:
-    """By node the number of the gold passage that it stands for, from 1; 0 for those without gold, `OWN` for the item's
-    own passage."""
-    number = _numbers(item)
+    """Return by node the number of its gold passage, from 1; 0 without gold, `OWN` for the item's own passage."""
+    number = _number_gold(item)
     ids = [node.document or node.id for node in nodes]
     marks = [number.get(id, 0) for id in ids]
+    # Texts are compared only where an id says that they may be the same.
     if item.id in ids:
         marks = [
             OWN if is_own_passage(item, id, node.text) else mark
@@ -199,35 +205,38 @@ def gold_marks(item: Item, nodes: Sequence[Node]) -> list[int]:
     return marks
 
 
-def _numbers(item: Item) -> dict[Gold, int]:
-    return {one: at for at, one in enumerate(dict.fromkeys(one for group in item.gold for one in group), 1)}
+def _number_gold(item: Item) -> dict[Gold, int]:
+    return {
+        passage: number
+        for number, passage in enumerate(dict.fromkeys(passage for group in item.gold for passage in group), 1)
+    }
 
 
-def satisfied(found: Sequence[str], item: Item) -> int:
-    """How many groups of the gold have a member among `found`."""
-    seen = set(found)
-    return sum(not seen.isdisjoint(group) for group in item.gold)
+def count_satisfied(ids: Sequence[str], item: Item) -> int:
+    """Count the groups of the gold that have a member among `ids`."""
+    distinct = set(ids)
+    return sum(not distinct.isdisjoint(group) for group in item.gold)
 
 
-def first_ranks(found: Sequence[str], item: Item) -> dict[Gold, int]:
-    """Where each gold passage that was found stands first, from 1, best first.
+def first_ranks(ids: Sequence[str], item: Item) -> dict[Gold, int]:
+    """Map each gold passage that was found to its first rank, from 1, best first.
 
     >>> first_ranks(["x", "b", "a", "b"], Item("q", "?", gold=(("a",), ("b", "c"))))
     {'b': 2, 'a': 3}
     """
     gold, ranks = gold_ids(item), dict[Gold, int]()
-    for rank, one in enumerate(found, start=1):
-        if one in gold and one not in ranks:
-            ranks[one] = rank
+    for rank, id in enumerate(ids, start=1):
+        if id in gold and id not in ranks:
+            ranks[id] = rank
     return ranks
 
 
-def group_firsts(found: Sequence[str], item: Item) -> list[tuple[Gold, int]]:
-    """The passage that first satisfies each group, and its rank; groups that nothing satisfies are left out.
+def group_firsts(ids: Sequence[str], item: Item) -> list[tuple[Gold, int]]:
+    """Return the passage that first satisfies each group, and its rank; groups that nothing satisfies are left out.
 
     >>> group_firsts(["x", "b", "a"], Item("q", "?", gold=(("a", "b"), ("a",), ("c",))))
     [('b', 2), ('a', 3)]
     """
-    ranks = first_ranks(found, item)
-    firsts = (next((one for one in ranks if one in group), None) for group in item.gold) if ranks else ()
-    return [(one, ranks[one]) for one in firsts if one is not None]
+    ranks = first_ranks(ids, item)
+    firsts = (next((passage for passage in ranks if passage in group), None) for group in item.gold) if ranks else ()
+    return [(passage, ranks[passage]) for passage in firsts if passage is not None]

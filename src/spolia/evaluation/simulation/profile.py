@@ -1,4 +1,4 @@
-"""How often a simulated reader errs."""
+"""Profiles of a simulated reader: how often it errs."""
 
 import hashlib
 from dataclasses import dataclass, fields
@@ -34,18 +34,19 @@ class Profile(Value):
     over: float = 0.0
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            if not 0 <= (share := getattr(self, one.name)) <= 1:
-                raise WiringError(f"Profile has {one.name}={share!r}. Write a number from 0 to 1.")
+        for knob in fields(self):
+            if not 0 <= (share := getattr(self, knob.name)) <= 1:
+                raise WiringError(f"Profile has {knob.name}={share!r}. Write a number from 0 to 1.")
 
     def happens(self, knob: str, *key: object) -> bool:
-        """Whether a mistake is made: the same for the same key."""
+        """Return whether a mistake is made: the same for the same key."""
         share: float = getattr(self, knob)
         return share > 0 and draw(knob, *key) < share
 
 
 def draw(*key: object) -> float:
-    """A number from 0 to below 1 that depends on the key alone."""
+    """Return a number from 0 to below 1 that depends on the key alone."""
+    # A hash and no random generator, so that neither the order of calls nor threads change a mistake.
     digest = hashlib.blake2b("|".join(map(str, key)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / (1 << 64)
 
@@ -58,7 +59,7 @@ PROFILES = {
 
 
 def profile_named(name: str) -> Profile:
-    """The profile of a name; WiringError for an unknown name."""
+    """Return the profile of a name; raise WiringError for an unknown name."""
     if name not in PROFILES:
         raise WiringError(f"There is no profile {name!r}. Write one of: {', '.join(PROFILES)}.")
     return PROFILES[name]

@@ -66,12 +66,13 @@ _STOP = frozenset(
         "with",
     ]
 )
+# Replies that parsers have to refuse or repair, for the mistake `format`.
 _BROKEN = ("", "{", "<thought>", "I cannot help with that.", '```json\n{"answer":', "Sure! Here you go:")
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a prompt shows, by place."""
+class PromptView:
+    """Content of a prompt, by place."""
 
     role: str
     chain: GoldChain
@@ -92,7 +93,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class SimulatedReader(ScriptedModel):
-    """Stands for a language model: it knows the gold, and says only what the rendered prompt states.
+    """Stand-in for a language model: it knows the gold, and says only what the rendered prompt states.
 
     It recognises its role by the prompt file and the item by the question, and looks for the
     sentences of the gold passages in the prompt. So an answer is right only if a flow has retrieved the gold passages,
@@ -118,86 +119,88 @@ class SimulatedReader(ScriptedModel):
     waits: ClassVar[bool] = False
 
     @classmethod
-    def of(
+    def from_data(
         cls, data: DataSet, items: Sequence[Item], profile: Profile = PROFILES["ideal"], seed: int = 0
     ) -> "SimulatedReader":
-        """The reader of some questions of a data set, whose passages it reads once."""
-        wanted = {one.gold_id for item in items for one in item.decomposition} | {
+        """Return the reader of some questions of a data set, whose passages it reads once."""
+        gold_ids = {hop.gold_id for item in items for hop in item.decomposition} | {
             id for item in items for id in item.documents
         }
-        texts = {passage.id: (passage.title, passage.text) for passage in data.passages() if passage.id in wanted}
-        return cls(chains=tuple(GoldChain.of(item, texts) for item in items), profile=profile, seed=seed)
+        texts = {passage.id: (passage.title, passage.text) for passage in data.passages() if passage.id in gold_ids}
+        return cls(chains=tuple(GoldChain.from_item(item, texts) for item in items), profile=profile, seed=seed)
 
     @kept
     def _by_question(self) -> dict[str, GoldChain]:
         return {alike(chain.item.question): chain for chain in self.chains}
 
     @kept
-    def _hops(self) -> dict[str, list[Hop]]:
-        """Hops by their question with the gold answers in its places."""
-        found: dict[str, list[Hop]] = {}
+    def _hops_by_question(self) -> dict[str, list[Hop]]:
+        """Return the hops by their question, with the gold answers in its places."""
+        hops: dict[str, list[Hop]] = {}
         for chain in self.chains:
             gold = {number: hop.answer for number, hop in enumerate(chain.hops, 1)}
             for hop in chain.hops:
-                found.setdefault(alike(hop.asked(gold)), []).append(hop)
-        return found
+                hops.setdefault(alike(hop.fill_question(gold)), []).append(hop)
+        return hops
 
     # What a language model does.
 
     def generate(self, prompt: Prompt, *, logprobs: bool = False, **settings: Any) -> Generation:
-        found = super().generate(prompt, **settings)
+        generation = super().generate(prompt, **settings)
         if not logprobs:
-            return found
-        unsure = 0.05 if found.text == UNKNOWN else 0.2
-        start = 0 if found.text == UNKNOWN else found.text.find(GUESS) % (len(found.text) + 1)
-        words = re.finditer(r"\s*\S+\s*|\s+", found.text)
-        return found.but(tokens=tuple(Token(w[0], log(0.95 if w.end() <= start else unsure)) for w in words))
+            return generation
+        unsure = 0.05 if generation.text == UNKNOWN else 0.2
+        start = 0 if generation.text == UNKNOWN else generation.text.find(GUESS) % (len(generation.text) + 1)
+        words = re.finditer(r"\s*\S+\s*|\s+", generation.text)
+        return generation.but(tokens=tuple(Token(w[0], log(0.95 if w.end() <= start else unsure)) for w in words))
 
     def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
-        """How likely `text` is: that nothing was found, the less likely the more hops the prompt resolves."""
-        self._charged(prompt, 1)
-        asked = [_MARKUP.sub("", line) for line in prompt.text.strip().splitlines()]
-        chain = next((self._by_question[alike(line)] for line in asked if alike(line) in self._by_question), None)
+        """Return how likely `text` is: that nothing was found, the less likely the more hops the prompt resolves."""
+        self._charge(prompt, 1)
+        lines = [_MARKUP.sub("", line) for line in prompt.text.strip().splitlines()]
+        chain = next((self._by_question[alike(line)] for line in lines if alike(line) in self._by_question), None)
         if chain is None:
             return (Token(text, log(0.5)),)
-        pairs = list(pairwise(asked))
-        share = len(chain.answered(pairs, ())) / len(chain.hops)
+        pairs = list(pairwise(lines))
+        share = len(chain.resolve_hops(pairs, ())) / len(chain.hops)
         return (Token(text, log(0.9 - 0.8 * share)),)
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
-        """The next word of what it would write, with 0.8, or with 0.05 where that is that it knows nothing.
+        """Return the next word of its reply, with 0.8, or with 0.05 if the reply is that it knows nothing.
 
         Of Self-RAG's tokens it is the one that holds: retrieve, relevant, supported, useful.
         """
-        written = prompt.messages[-1].content if prompt.messages[-1].role == "assistant" else ""
-        said = self._reply(prompt)
-        if judged := self._critique(prompt, written, said):
-            self._charged(prompt, 1)
-            return (Token(judged, log(0.8)),)
-        self._charged(prompt, 1)
-        if not said.startswith(written):  # another prompt's answer, which this one does not go on with
+        prefix = prompt.messages[-1].content if prompt.messages[-1].role == "assistant" else ""
+        reply = self._reply(prompt)
+        if critique := self._critique(prompt, prefix, reply):
+            self._charge(prompt, 1)
+            return (Token(critique, log(0.8)),)
+        self._charge(prompt, 1)
+        if not reply.startswith(prefix):  # another prompt's answer, which this one does not go on with
             return (Token("\n", log(0.05)),)
-        word = re.match(r"\s*\S+", said[len(written) :])
-        sure = 0.05 if said.startswith(UNKNOWN) else 0.8
+        word = re.match(r"\s*\S+", reply[len(prefix) :])
+        sure = 0.05 if reply.startswith(UNKNOWN) else 0.8
         return (Token(word[0] if word else "\n", log(sure)),)
 
-    def _critique(self, prompt: Prompt, written: str, said: str) -> str:
-        """The token of Self-RAG that comes next; empty in the prompts of others."""
+    def _critique(self, prompt: Prompt, prefix: str, reply: str) -> str:
+        """Return the token of Self-RAG that comes next; empty in the prompts of other methods."""
         if "No Retrieval]" in prompt.text:
             return "[Retrieval]"
         if PurePosixPath(prompt.role).name.partition(".")[0] != "self_rag_read":
             return ""
-        if written.endswith("[Fully supported]"):
-            return "[Utility:1]" if UNKNOWN in written else "[Utility:5]"
-        asked = prompt.but(messages=tuple(one for one in prompt.messages if one.role != "assistant"))
-        if written:
-            said = self._reply(asked).partition(" [")[0]
-            holds = said != UNKNOWN and said in written
+        if prefix.endswith("[Fully supported]"):
+            return "[Utility:1]" if UNKNOWN in prefix else "[Utility:5]"
+        bare_prompt = prompt.but(messages=tuple(message for message in prompt.messages if message.role != "assistant"))
+        if prefix:
+            reply = self._reply(bare_prompt).partition(" [")[0]
+            holds = reply != UNKNOWN and reply in prefix
             return "[Fully supported]" if holds else "[No support / Contradictory]"
-        passages = _TAG.findall(asked.text)
-        chain = next((self._chain({"question": [text]}, "") for place, text in passages if place == "question"), None)
-        seen = [text for place, text in passages if place == "passages"]
-        return "[Relevant]" if chain and _supports(chain, seen) else "[Irrelevant]"
+        passages = _TAG.findall(bare_prompt.text)
+        chain = next(
+            (self._find_chain({"question": [text]}, "") for place, text in passages if place == "question"), None
+        )
+        texts = [text for place, text in passages if place == "passages"]
+        return "[Relevant]" if chain and _supports(chain, texts) else "[Irrelevant]"
 
     # What it says.
 
@@ -212,226 +215,239 @@ class SimulatedReader(ScriptedModel):
             return _BROKEN[int(draw("broken", key) * len(_BROKEN))]
         if role in ("corag_reply", "auto_rag_imagine"):
             return self._sub_answer(role, places, key)
-        chain = self._chain(places, body)
+        chain = self._find_chain(places, body)
         if chain is None:
             return UNKNOWN
-        shown = Shown(role, chain, places, key)
-        return ROLES.get(role, SimulatedReader.answer)(self, shown)
+        view = PromptView(role, chain, places, key)
+        return ROLES.get(role, SimulatedReader.answer)(self, view)
 
-    def _chain(self, places: Mapping[str, Sequence[str]], body: str) -> GoldChain | None:
-        """The question that a prompt is about."""
+    def _find_chain(self, places: Mapping[str, Sequence[str]], body: str) -> GoldChain | None:
+        """Return the chain of the question that a prompt is about."""
         for text in places.get("question", ()):
-            if found := self._by_question.get(alike(text)):
-                return found
+            if chain := self._by_question.get(alike(text)):
+                return chain
         for line in (*(line for text in places.get("chain", ()) for line in text.splitlines()), *body.splitlines()):
-            if found := self._by_question.get(alike(line.removeprefix("Question: ").removeprefix("Query: "))):
-                return found
+            if chain := self._by_question.get(alike(line.removeprefix("Question: ").removeprefix("Query: "))):
+                return chain
         return None
 
     def _sub_answer(self, role: str, places: Mapping[str, Sequence[str]], key: str) -> str:
-        """The answer of a sub-question that a passage states, if it names the right things."""
+        """Answer a sub-question that a passage states, if it names the right things."""
         if role == "auto_rag_imagine":
             return "Nothing is known about it."
-        asked = alike(" ".join(places.get("question", ())))
+        question = alike(" ".join(places.get("question", ())))
         passages = places.get("passages", ())
-        for hop in self._hops.get(asked, ()):
+        for hop in self._hops_by_question.get(question, ()):
             if self._sees(hop, passages, key):
                 return hop.answer
-        return self._lured(passages, key) or NOTHING
+        return self._false_answer(passages, key) or NOTHING
 
     def _sees(self, hop: Hop, passages: Sequence[str], key: str) -> bool:
         if self.profile.happens("know", "know", hop.question, hop.answer, self.seed):
             return True
         return hop.is_visible(passages) and not self.profile.happens("miss", "miss", hop.question, key)
 
-    def _lured(self, passages: Sequence[str], key: str) -> str:
-        """A name from some passage, where the reader takes one."""
+    def _false_answer(self, passages: Sequence[str], key: str) -> str:
+        """Return a name from some passage, if the profile lures the reader."""
         if not passages or not self.profile.happens("lure", "lure", key):
             return ""
         names = re.findall(r"[A-Z][\w'-]+(?: [A-Z][\w'-]+)+", passages[int(draw("lured", key) * len(passages))])
         return names[int(draw("name", key) * len(names))] if names else ""
 
-    def resolved(self, shown: Shown) -> dict[int, str]:
-        """Answers of the hops that the prompt resolves, as the profile lets the reader see them."""
-        seen = shown.passages
+    def resolved_hops(self, view: PromptView) -> dict[int, str]:
+        """Return the answers of the hops that the prompt resolves, as the profile lets the reader see them."""
+        passages = view.passages
+        # An ideal reader overlooks nothing, so no passage needs a draw.
         if self.profile.miss:
-            seen = [text for text in seen if not self.profile.happens("miss", "miss", text, shown.key)]
-        known = [
+            passages = [text for text in passages if not self.profile.happens("miss", "miss", text, view.key)]
+        free_hops = [
             number
-            for number, hop in enumerate(shown.chain.hops, 1)
+            for number, hop in enumerate(view.chain.hops, 1)
             if self.profile.happens("know", "know", hop.question, hop.answer, self.seed)
         ]
-        return shown.chain.answered(shown.pairs, seen, known)
+        return view.chain.resolve_hops(view.pairs, passages, free_hops)
 
-    def answer(self, shown: Shown) -> str:
-        """The gold answer where each hop is resolved, with a mark of the passage that states the last one."""
-        found = self.resolved(shown)
-        if shown.chain.is_resolved(found) and shown.chain.item.answers:
-            last = shown.chain.hops[-1]
-            stating = (number for number, text in _numbered(shown.passages) if last.is_supported(text))
+    def answer(self, view: PromptView) -> str:
+        """Return the gold answer if each hop is resolved, with a mark of the passage that states the last one."""
+        answers = self.resolved_hops(view)
+        if view.chain.is_resolved(answers) and view.chain.item.answers:
+            last = view.chain.hops[-1]
+            stating = (number for number, text in _number_passages(view.passages) if last.is_supported(text))
             mark = next((f" [{number}]" for number in stating), "")
-            return f"{shown.chain.item.answers[0]}{mark}"
-        return self._lured(shown.passages, shown.key) or UNKNOWN
+            return f"{view.chain.item.answers[0]}{mark}"
+        return self._false_answer(view.passages, view.key) or UNKNOWN
 
-    def next_question(self, shown: Shown) -> str:
-        """The first hop that is not resolved; the question itself where all are, or one before is missing."""
-        return self._wanted(shown, self.resolved(shown), [asked for asked, _ in shown.pairs])
+    def next_question(self, view: PromptView) -> str:
+        """Return the first hop that is not resolved; the question itself if all are, or one before is missing."""
+        return self._choose_question(view, self.resolved_hops(view), [question for question, _ in view.pairs])
 
-    def _wanted(self, shown: Shown, found: Mapping[int, str], before: Sequence[str], times: int = 1) -> str:
-        """What to ask next.
+    def _choose_question(
+        self, view: PromptView, answers: Mapping[int, str], earlier: Sequence[str], times: int = 1
+    ) -> str:
+        """Choose the question to ask next.
 
         Args:
             times: how often a sub-question is asked before another one takes its place.
         """
-        question = shown.chain.item.question
-        if self.profile.happens("drift", "drift", shown.key):
+        question = view.chain.item.question
+        if self.profile.happens("drift", "drift", view.key):
             return question
-        if before and self.profile.happens("dup", "dup", shown.key):
-            return before[int(draw("dup of", shown.key) * len(before))]
-        asked = Counter(map(alike, before))
-        for number, hop in enumerate(shown.chain.hops, 1):
+        if earlier and self.profile.happens("dup", "dup", view.key):
+            return earlier[int(draw("dup of", view.key) * len(earlier))]
+        counts = Counter(map(alike, earlier))
+        for number, hop in enumerate(view.chain.hops, 1):
             if (
-                number not in found
-                and all(needed in found for needed in hop.needs)
-                and asked[alike(hop.asked(found))] < times
+                number not in answers
+                and all(needed in answers for needed in hop.needs)
+                and counts[alike(hop.fill_question(answers))] < times
             ):
-                return hop.asked(found)
+                return hop.fill_question(answers)
         words = _keywords(question)
-        return next((one for one in (question, words) if alike(one) not in asked), f"{words} {len(before)}")
+        return next(
+            (candidate for candidate in (question, words) if alike(candidate) not in counts), f"{words} {len(earlier)}"
+        )
 
-    def act(self, shown: Shown) -> str:
-        """A thought, then the next search; the answer and its evaluation once all hops are resolved.
+    def act(self, view: PromptView) -> str:
+        """Write a thought, then the next search; the answer and its evaluation once all hops are resolved.
 
         What was not found is searched once more, in the second source where the flow lets the model choose.
         """
-        found = self.resolved(shown)
-        is_done = shown.chain.is_resolved(found)
-        if is_done or self.profile.happens("over", "over", shown.key):
-            is_found_correct = is_done or self.profile.happens("over", "over said", shown.key)
-            evaluation = "CORRECT" if is_found_correct else "PARTIALLY CORRECT" if found else "INCORRECT"
-            return (
-                f"<thought>Known.</thought><answer>{self.answer(shown)}</answer><evaluation>{evaluation}</evaluation>"
-            )
-        before = [one for text in shown.texts("log") for one in _SEARCHED.findall(text)]
-        wanted = self._wanted(shown, found, before, times=2)
-        named = "<source>web</source>" if alike(wanted) in map(alike, before) else ""
-        return f"<thought>Missing.</thought>{named}<search>{wanted}</search>"
+        answers = self.resolved_hops(view)
+        is_done = view.chain.is_resolved(answers)
+        if is_done or self.profile.happens("over", "over", view.key):
+            is_found_correct = is_done or self.profile.happens("over", "over said", view.key)
+            evaluation = "CORRECT" if is_found_correct else "PARTIALLY CORRECT" if answers else "INCORRECT"
+            return f"<thought>Known.</thought><answer>{self.answer(view)}</answer><evaluation>{evaluation}</evaluation>"
+        searches = [search for text in view.texts("log") for search in _SEARCHED.findall(text)]
+        question = self._choose_question(view, answers, searches, times=2)
+        source = "<source>web</source>" if alike(question) in map(alike, searches) else ""
+        return f"<thought>Missing.</thought>{source}<search>{question}</search>"
 
-    def judge(self, shown: Shown) -> str:
-        """Whether all hops are resolved."""
-        return self._verdict(shown.chain.is_resolved(self.resolved(shown)), shown)
+    def judge(self, view: PromptView) -> str:
+        """Judge whether all hops are resolved."""
+        return self._verdict(view.chain.is_resolved(self.resolved_hops(view)), view)
 
-    def helps(self, shown: Shown) -> str:
-        """Whether new passages resolve a hop that was not."""
-        every = {**shown.places, "passages": [*shown.passages, *shown.texts("new")]}
-        after = self.resolved(Shown(shown.role, shown.chain, every, shown.key))
-        verdict = self._verdict(len(after) > len(self.resolved(shown)), shown)
+    def helps(self, view: PromptView) -> str:
+        """Judge whether new passages resolve a hop that was not resolved."""
+        places = {**view.places, "passages": [*view.passages, *view.texts("new")]}
+        answers = self.resolved_hops(PromptView(view.role, view.chain, places, view.key))
+        verdict = self._verdict(len(answers) > len(self.resolved_hops(view)), view)
         analysis = "They say something new." if verdict == "yes" else "They say nothing new."
         return f"<analysis>{analysis}</analysis><verdict>{verdict}</verdict>"
 
-    def relevant(self, shown: Shown) -> str:
-        """Whether a passage states the answer of a hop."""
-        return self._verdict(_supports(shown.chain, shown.passages), shown)
+    def relevant(self, view: PromptView) -> str:
+        """Judge whether a passage states the answer of a hop."""
+        return self._verdict(_supports(view.chain, view.passages), view)
 
-    def _verdict(self, holds: bool, shown: Shown) -> str:
-        wrong = self.profile.happens("judge_fn" if holds else "judge_fp", "judge", shown.key)
-        return "yes" if holds is not wrong else "no"
+    def _verdict(self, holds: bool, view: PromptView) -> str:
+        is_wrong = self.profile.happens("judge_fn" if holds else "judge_fp", "judge", view.key)
+        return "yes" if holds is not is_wrong else "no"
 
-    def holds(self, shown: Shown) -> str:
-        """Whether a passage states an answer."""
-        said = plain(" ".join(shown.texts("answer")))
+    def holds(self, view: PromptView) -> str:
+        """Judge whether a passage states an answer."""
+        answer = plain(" ".join(view.texts("answer")))
         return self._verdict(
-            any(said in plain(text) for text in shown.passages) and self.relevant(shown) == "yes", shown
+            any(answer in plain(text) for text in view.passages) and self.relevant(view) == "yes", view
         )
 
-    def rank(self, shown: Shown) -> str:
-        """Passages that state the answer of a hop before the others."""
-        numbered = _numbered(shown.passages)
-        stating = [number for number, text in numbered if _supports(shown.chain, [text])]
-        others = [number for number, _ in numbered if number not in stating]
-        return " > ".join(f"[{number}]" for number in (*stating, *others))
+    def rank(self, view: PromptView) -> str:
+        """Rank passages that state the answer of a hop before the others."""
+        numbered = _number_passages(view.passages)
+        stating = [number for number, text in numbered if _supports(view.chain, [text])]
+        rest = [number for number, _ in numbered if number not in stating]
+        return " > ".join(f"[{number}]" for number in (*stating, *rest))
 
-    def rewrite(self, shown: Shown) -> str:
-        """The words of the question that are no stop words."""
-        return _keywords(shown.chain.item.question)
+    def rewrite(self, view: PromptView) -> str:
+        """Return the words of the question that are no stop words."""
+        return _keywords(view.chain.item.question)
 
-    def variants(self, shown: Shown) -> str:
-        """The question without stop words, and with its halves changed."""
-        words = _keywords(shown.chain.item.question).split()
+    def variants(self, view: PromptView) -> str:
+        """Return the question without stop words, and with its halves exchanged."""
+        words = _keywords(view.chain.item.question).split()
         half = len(words) // 2
         return "\n".join((" ".join(words), " ".join(words[half:] + words[:half])))
 
-    def plan(self, shown: Shown) -> str:
-        """The sub-questions, without any answer."""
-        return "\n".join(f"{number}. {hop.question}" for number, hop in enumerate(shown.chain.hops, 1))
+    def plan(self, view: PromptView) -> str:
+        """List the sub-questions, without any answer."""
+        return "\n".join(f"{number}. {hop.question}" for number, hop in enumerate(view.chain.hops, 1))
 
-    def imagine(self, shown: Shown) -> str:
-        """A sentence of the question's words."""
-        return f"This passage is about {_keywords(shown.chain.item.question)}."
+    def imagine(self, view: PromptView) -> str:
+        """Write a sentence of the question's words."""
+        return f"This passage is about {_keywords(view.chain.item.question)}."
 
-    def thought(self, shown: Shown) -> str:
-        """What states the first hop that the thoughts do not have yet; the answer once they have all."""
-        so_far = shown.texts("thoughts", "text")
-        told = shown.chain.answered((), so_far)
-        found = shown.chain.answered((), [*shown.passages, *so_far])
-        parts = (part for number in sorted(found.keys() - told.keys()) for part in shown.chain.hops[number - 1].parts)
+    def thought(self, view: PromptView) -> str:
+        """State the first hop that the thoughts do not have yet; the answer once they have all."""
+        so_far = view.texts("thoughts", "text")
+        stated = view.chain.resolve_hops((), so_far)
+        answers = view.chain.resolve_hops((), [*view.passages, *so_far])
+        parts = (
+            part for number in sorted(answers.keys() - stated.keys()) for part in view.chain.hops[number - 1].parts
+        )
         for part in parts:
-            sentence = "" if part.is_stated_in(" ".join(so_far)) else _stating(part, shown.passages)
-            if sentence and not self.profile.happens("miss", "miss", sentence, shown.key):
+            sentence = "" if part.is_stated_in(" ".join(so_far)) else _stating_sentence(part, view.passages)
+            if sentence and not self.profile.happens("miss", "miss", sentence, view.key):
                 return sentence
-        if shown.chain.is_resolved(told) and shown.chain.item.answers:
-            return f"So the answer is: {shown.chain.item.answers[0]}."
-        return f"The question is about {_keywords(shown.chain.item.question)}."
+        if view.chain.is_resolved(stated) and view.chain.item.answers:
+            return f"So the answer is: {view.chain.item.answers[0]}."
+        return f"The question is about {_keywords(view.chain.item.question)}."
 
-    def go_on(self, shown: Shown) -> str:
-        """As `thought`; where that says nothing, the next sub-question with a guess, which is not certain."""
-        said = self.thought(shown)
-        if said.startswith("So the answer is") and any("answer is" in text for text in shown.texts("text")):
+    def continue_text(self, view: PromptView) -> str:
+        """Continue as `thought` does; if that says nothing, write the next sub-question with a guess, which is not
+        certain."""
+        thought = self.thought(view)
+        if thought.startswith("So the answer is") and any("answer is" in text for text in view.texts("text")):
             return "[END]"
-        if not said.startswith("The question is about"):
-            return said
-        told = shown.chain.answered((), shown.texts("text"))
-        open_hops = (hop for number, hop in enumerate(shown.chain.hops, 1) if number not in told)
-        asked = next((hop.asked(told) for hop in open_hops if told.keys() >= set(hop.needs)), shown.chain.item.question)
-        return f"{_keywords(asked)}{GUESS} something else."
+        if not thought.startswith("The question is about"):
+            return thought
+        answers = view.chain.resolve_hops((), view.texts("text"))
+        open_hops = (hop for number, hop in enumerate(view.chain.hops, 1) if number not in answers)
+        question = next(
+            (hop.fill_question(answers) for hop in open_hops if answers.keys() >= set(hop.needs)),
+            view.chain.item.question,
+        )
+        return f"{_keywords(question)}{GUESS} something else."
 
-    def label(self, shown: Shown) -> str:
-        """How many searches a question needs."""
-        return "several" if len(shown.chain.hops) > 1 else "one"
+    def label(self, view: PromptView) -> str:
+        """Return how many searches a question needs."""
+        return "several" if len(view.chain.hops) > 1 else "one"
 
-    def claims(self, shown: Shown) -> str:
-        """The answer as a statement."""
-        return "\n".join(shown.texts("answer"))
+    def claims(self, view: PromptView) -> str:
+        """Return the answer as a statement."""
+        return "\n".join(view.texts("answer"))
 
-    def verdict(self, shown: Shown) -> str:
-        """Whether a passage states it."""
-        stated = plain(" ".join(shown.texts("statement")))
-        return "supported" if any(stated in plain(text) for text in shown.passages) else "not enough information"
+    def verdict(self, view: PromptView) -> str:
+        """Judge whether a passage makes the statement."""
+        stated = plain(" ".join(view.texts("statement")))
+        return "supported" if any(stated in plain(text) for text in view.passages) else "not enough information"
 
-    def meanings(self, shown: Shown) -> str:
-        """The question with its answer where it is resolved."""
-        found = self.resolved(shown)
-        hops = [(hop.asked(found), found[number]) for number, hop in enumerate(shown.chain.hops, 1) if number in found]
+    def meanings(self, view: PromptView) -> str:
+        """Return the questions of resolved hops with their answers."""
+        answers = self.resolved_hops(view)
+        hops = [
+            (hop.fill_question(answers), answers[number])
+            for number, hop in enumerate(view.chain.hops, 1)
+            if number in answers
+        ]
         return "\n".join(f"{question} | {answer}" for question, answer in hops) or "none"
 
-    def fuse(self, shown: Shown) -> str:
-        """The first answer that knows something."""
-        return next((text for text in shown.texts("answers") if UNKNOWN not in text), UNKNOWN)
+    def fuse(self, view: PromptView) -> str:
+        """Return the first answer that knows something."""
+        return next((text for text in view.texts("answers") if UNKNOWN not in text), UNKNOWN)
 
 
-def _numbered(passages: Sequence[str]) -> list[tuple[int, str]]:
-    """Passages with the numbers that they are shown with."""
-    found = [(re.match(r"\[(\d+)\]", text), text) for text in passages]
-    return [(int(mark[1]) if mark else at, text) for at, (mark, text) in enumerate(found, 1)]
+def _number_passages(passages: Sequence[str]) -> list[tuple[int, str]]:
+    """Return passages with the numbers that they are shown with."""
+    marked = [(re.match(r"\[(\d+)\]", text), text) for text in passages]
+    return [(int(mark[1]) if mark else number, text) for number, (mark, text) in enumerate(marked, 1)]
 
 
 def _supports(chain: GoldChain, passages: Sequence[str]) -> bool:
-    """Whether a passage states something that the question needs."""
+    """Return whether a passage states something that the question needs."""
     return any(hop.is_supported(text) for hop in chain.hops for text in passages)
 
 
-def _stating(hop: Hop, passages: Sequence[str]) -> str:
-    """The sentence of a passage that states a hop's answer, as it is written there."""
+def _stating_sentence(hop: Hop, passages: Sequence[str]) -> str:
+    """Return the sentence of a passage that states a hop's answer, as it is written there."""
     for passage in passages:
         text = _NUMBER.sub("", passage)  # which would be a part of the first sentence
         for start, end in sentences(text):
@@ -447,7 +463,7 @@ def _keywords(question: str) -> str:
 _NUMBER = re.compile(r"^\[\d+\] ")
 
 
-Handler = Callable[[SimulatedReader, Shown], str]
+Handler = Callable[[SimulatedReader, PromptView], str]
 ROLES: Mapping[str, Handler] = {
     "corag_next": SimulatedReader.next_question,
     "corag_enough": SimulatedReader.judge, "sufficient": SimulatedReader.judge, "planrag_again": lambda *_: "no",
@@ -455,11 +471,11 @@ ROLES: Mapping[str, Handler] = {
     "auto_rag_decide": SimulatedReader.act, "planrag_act": SimulatedReader.act,
     "prefrag_helps": SimulatedReader.helps,
     "rewrite": SimulatedReader.rewrite, "crag_keywords": SimulatedReader.rewrite,
-    "condense": lambda _, shown: shown.chain.item.question,
+    "condense": lambda _, view: view.chain.item.question,
     "multi_query": SimulatedReader.variants, "step_back": SimulatedReader.rewrite,
     "decompose": SimulatedReader.plan, "planrag_plan": SimulatedReader.plan,
     "hyde": SimulatedReader.imagine,
-    "ircot_thought": SimulatedReader.thought, "flare_go_on": SimulatedReader.go_on,
+    "ircot_thought": SimulatedReader.thought, "flare_go_on": SimulatedReader.continue_text,
     "useful": SimulatedReader.relevant, "relevance": SimulatedReader.relevant, "toc_holds": SimulatedReader.holds,
     "rank": SimulatedReader.rank, "label": SimulatedReader.label,
     "claims": SimulatedReader.claims, "verdict": SimulatedReader.verdict, "fuse": SimulatedReader.fuse,

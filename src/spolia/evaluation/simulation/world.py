@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Literal, TypeAlias
 
 from spolia.errors import DataError, WiringError
-from spolia.evaluation.data.json_lines import whole_files
+from spolia.evaluation.data.json_lines import replace_files
 from spolia.types import Value, kept
 
 Kind: TypeAlias = Literal["person", "town", "country", "company", "work"]
@@ -20,22 +20,22 @@ Variant: TypeAlias = Literal["", "split", "contradicting"]
 
 @dataclass(frozen=True)
 class FactKind:
-    """A relation of an entity.
+    """Relation of an entity.
 
     Args:
         name: of the fact.
-        of, to: the kinds that it joins.
-        said: sentences in several styles, with `{a}` and `{b}`.
-        asked: the question for `{b}`, as a sub-question about `{a}`.
-        described: `{b}` as a part of a longer question.
+        subject, target: the kinds that it joins.
+        sentences: in several styles, with `{a}` and `{b}`.
+        question: for `{b}`, as a sub-question about `{a}`.
+        phrase: `{b}` as a part of a longer question.
     """
 
     name: str
-    of: Kind
-    to: Kind
-    said: tuple[str, ...]
-    asked: str
-    described: str
+    subject: Kind
+    target: Kind
+    sentences: tuple[str, ...]
+    question: str
+    phrase: str
 
 
 RELATIONS = (
@@ -186,35 +186,37 @@ class FictionalWorld(Value):
             raise WiringError(f"variant is {self.variant!r}. Write 'split', 'contradicting' or nothing.")
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """The passages, as `corpus.jsonl` has them."""
+        """Yield the passages, as `corpus.jsonl` has them."""
         for number, thing in enumerate(self._things):
             sources = ("local", "web") if self.variant == "contradicting" else (self._source(number),)
             for source in sources:
-                yield self._document(number, thing, source, self._told(source))
+                yield self._document(number, thing, source, self._facts_of(source))
 
     def items(self) -> Iterator[dict[str, Any]]:
-        """The questions, as `questions.jsonl` has them."""
+        """Yield the questions, as `questions.jsonl` has them."""
         random = Random(f"questions {self.seed}")
         makers: list[Callable[[Random], dict[str, Any] | None]] = [
-            *(lambda random, hops=hops: self._chained(random, hops) for hops in (1, 2, 2, 3, 3, 4, 5, 6)),
-            self._compared, self._intersected, self._counted, self._yes_or_no, self._unanswerable, self._paraphrased,
+            *(lambda random, hops=hops: self._multi_hop_item(random, hops) for hops in (1, 2, 2, 3, 3, 4, 5, 6)),
+            self._comparison_item, self._intersection_item, self._aggregation_item, self._yes_no_item, self._unanswerable_item, self._paraphrase_item,
         ]  # fmt: skip
-        asked, made, tries, at = set[str](), 0, 0, 0
-        while made < self.questions and tries < 50 * self.questions + 100:
+        questions, count, tries, turn = set[str](), 0, 0, 0
+        # A small world may not allow as many questions: the search for them ends.
+        while count < self.questions and tries < 50 * self.questions + 100:
             tries += 1
-            found = makers[at // TRIES % len(makers)](random)
-            if found is None or found["question"] in asked:
-                at += 1
+            # Each kind has TRIES attempts at its turn, so that a rare kind is not crowded out.
+            item = makers[turn // TRIES % len(makers)](random)
+            if item is None or item["question"] in questions:
+                turn += 1
                 continue
-            at += TRIES - at % TRIES
-            asked.add(found["question"])
-            yield {"id": f"w{self.seed}-{made:06}", **found}
-            made += 1
-        if made < self.questions:
-            raise WiringError(f"{self!r} allows {made} different questions. Write fewer questions, or more people.")
+            turn += TRIES - turn % TRIES
+            questions.add(item["question"])
+            yield {"id": f"w{self.seed}-{count:06}", **item}
+            count += 1
+        if count < self.questions:
+            raise WiringError(f"{self!r} allows {count} different questions. Write fewer questions, or more people.")
 
     def write(self, folder: Path, *, replace: bool = True) -> str:
-        """Write the world as a data set; the hash of its files.
+        """Write the world as a data set; return the hash of its files.
 
         Args:
             replace: whether another data set that is there is replaced; else it is a `DataError`.
@@ -223,68 +225,71 @@ class FictionalWorld(Value):
             folder / name: b"".join((json.dumps(row, ensure_ascii=False) + "\n").encode() for row in rows)
             for name, rows in (("corpus.jsonl", self.documents()), ("questions.jsonl", self.items()))
         }
-        others = [path.name for path, made in files.items() if path.exists() and path.read_bytes() != made]
-        if others and not replace:
+        changed = [path.name for path, content in files.items() if path.exists() and path.read_bytes() != content]
+        if changed and not replace:
             raise DataError(
-                f"{folder} holds another data set: {' and '.join(others)} there would be lost. Name another folder, or "
+                f"{folder} holds another data set: {' and '.join(changed)} there would be lost. Name another folder, or "
                 "remove them."
             )
-        with whole_files(*files) as parts:
-            for part, made in zip(parts, files.values(), strict=True):
-                part.write_bytes(made)
+        with replace_files(*files) as parts:
+            for part, content in zip(parts, files.values(), strict=True):
+                part.write_bytes(content)
         return sha256(b"".join(files.values())).hexdigest()
 
     # What there is.
 
     @kept
     def _things(self) -> tuple[FictionalEntity, ...]:
-        random, taken = Random(f"things {self.seed}"), set[str]()
+        random, used_names = Random(f"things {self.seed}"), set[str]()
         sizes: dict[Kind, int] = {
             "person": self.people, "work": self.people, "company": max(4, self.people // 2),
             "town": max(4, self.people // 5), "country": max(2, self.people // 50),
         }  # fmt: skip
-        surnames = [_word(random, 2) + random.choice(("son", "ez", "ov", "ell", "")) for _ in range(self.people // 4)]
-        found = []
+        surnames = [
+            _make_word(random, 2) + random.choice(("son", "ez", "ov", "ell", "")) for _ in range(self.people // 4)
+        ]
+        things = []
         for kind, size in sizes.items():
             for _ in range(size):
                 longer = 0
-                while (name := _name(random, kind, surnames, longer)) in taken:
+                while (name := _make_name(random, kind, surnames, longer)) in used_names:
+                    # The short names of a kind run out in a large world.
                     longer += 1
-                taken.add(name)
-                found.append(FictionalEntity(kind, name, random.randint(1820, 1999)))
-        return tuple(found)
+                used_names.add(name)
+                things.append(FictionalEntity(kind, name, random.randint(1820, 1999)))
+        return tuple(things)
 
     @kept
-    def _of_kind(self) -> dict[Kind, list[int]]:
-        found: dict[Kind, list[int]] = {}
+    def _numbers_by_kind(self) -> dict[Kind, list[int]]:
+        numbers: dict[Kind, list[int]] = {}
         for number, thing in enumerate(self._things):
-            found.setdefault(thing.kind, []).append(number)
-        return found
+            numbers.setdefault(thing.kind, []).append(number)
+        return numbers
 
     @kept
     def _facts(self) -> dict[tuple[int, str], int]:
-        """The thing that each thing is joined to, by relation."""
-        return self._drawn(Random(f"facts {self.seed}"))
+        """Return the thing that each thing is joined to, by relation."""
+        return self._draw_facts(Random(f"facts {self.seed}"))
 
     @kept
     def _other_facts(self) -> dict[tuple[int, str], int]:
-        """What the web says of the contradicting world."""
-        return self._drawn(Random(f"other facts {self.seed}"))
+        """Return the facts that the web states in the contradicting world."""
+        return self._draw_facts(Random(f"other facts {self.seed}"))
 
-    def _drawn(self, random: Random) -> dict[tuple[int, str], int]:
+    def _draw_facts(self, random: Random) -> dict[tuple[int, str], int]:
         facts: dict[tuple[int, str], int] = {}
         for relation in RELATIONS:
-            ones, others = self._of_kind[relation.of], self._of_kind[relation.to]
+            sources, targets = self._numbers_by_kind[relation.subject], self._numbers_by_kind[relation.target]
             if relation.name == "spouse":  # both ways; of an odd number one is married to somebody's spouse
-                mixed = random.sample(ones, len(ones))
+                mixed = random.sample(sources, len(sources))
                 couples = list(zip(mixed[::2], mixed[1::2], strict=False))
                 facts |= {(a, relation.name): b for a, b in couples} | {(b, relation.name): a for a, b in couples}
-                ones = mixed[len(couples) * 2 :]
-            for one in ones:
-                other = random.choice(others)
-                while other == one:
-                    other = random.choice(others)
-                facts[one, relation.name] = other
+                sources = mixed[len(couples) * 2 :]
+            for source in sources:
+                target = random.choice(targets)
+                while target == source:
+                    target = random.choice(targets)
+                facts[source, relation.name] = target
         return facts
 
     @kept
@@ -293,30 +298,32 @@ class FictionalWorld(Value):
 
     @kept
     def _aliases(self) -> dict[str, tuple[str, ...]]:
-        """Shorter names of people, companies and works, where no other thing may be meant."""
-        shorter = {thing.name: _shorter(thing) for thing in self._things}
+        """Return shorter names of people, companies and works, if no other thing may be meant."""
+        shorter = {thing.name: _short_name(thing) for thing in self._things}
         count = Counter([*shorter.values(), *shorter])
         return {name: (short,) for name, short in shorter.items() if short != name and count[short] == 1}
 
     @kept
-    def _locals(self) -> Counter[tuple[int, int]]:
-        """How many people were born in a town and work for a company."""
-        people = self._of_kind["person"]
-        return Counter((self._facts[one, "birthplace"], self._facts[one, "employer"]) for one in people)
+    def _people_counts(self) -> Counter[tuple[int, int]]:
+        """Count the people who were born in a town and work for a company."""
+        people = self._numbers_by_kind["person"]
+        return Counter((self._facts[person, "birthplace"], self._facts[person, "employer"]) for person in people)
 
     @kept
     def _works(self) -> dict[int, list[int]]:
-        """The works of each person."""
-        found: dict[int, list[int]] = {}
-        for one in self._of_kind["work"]:
-            found.setdefault(self._facts[one, "author"], []).append(one)
-        return found
+        """Return the works of each person."""
+        works: dict[int, list[int]] = {}
+        for work in self._numbers_by_kind["work"]:
+            works.setdefault(self._facts[work, "author"], []).append(work)
+        return works
 
     @kept
     def _plots(self) -> dict[int, tuple[int, int]]:
-        """The hero and plot of each work, by number; each pair occurs once, other works have none."""
+        """Return the hero and plot of each work, by number; each pair occurs once, other works have none."""
         pairs = list(product(range(len(HEROES)), range(len(PLOTS))))
-        return dict(zip(self._of_kind["work"], Random(f"plots {self.seed}").sample(pairs, len(pairs)), strict=False))
+        return dict(
+            zip(self._numbers_by_kind["work"], Random(f"plots {self.seed}").sample(pairs, len(pairs)), strict=False)
+        )
 
     def _source(self, number: int) -> str:
         return "web" if self.variant == "split" and Random(f"source {self.seed} {number}").random() < 0.5 else "local"
@@ -327,18 +334,18 @@ class FictionalWorld(Value):
         self, number: int, thing: FictionalEntity, source: str, facts: dict[tuple[int, str], int]
     ) -> dict[str, Any]:
         random = Random(f"text {self.seed} {number} {source}")
-        said = [
-            random.choice(relation.said).format(a=thing.name, b=self._things[facts[number, relation.name]].name)
+        statements = [
+            random.choice(relation.sentences).format(a=thing.name, b=self._things[facts[number, relation.name]].name)
             for relation in RELATIONS
-            if relation.of == thing.kind
+            if relation.subject == thing.kind
         ]
-        began = {"person": "was born", "company": "was founded", "work": "was published"}.get(
+        event = {"person": "was born", "company": "was founded", "work": "was published"}.get(
             thing.kind, "was chartered"
         )
         if number in self._plots:
             hero, plot = self._plots[number]
-            said.append(f"{thing.name} tells of {HEROES[hero][0]} who {PLOTS[plot][0]}.")
-        sentences = [*said, f"{thing.name} {began} in {thing.year}.", *random.sample(FILLER, 2)]
+            statements.append(f"{thing.name} tells of {HEROES[hero][0]} who {PLOTS[plot][0]}.")
+        sentences = [*statements, f"{thing.name} {event} in {thing.year}.", *random.sample(FILLER, 2)]
         random.shuffle(sentences)
         meta = {"kind": thing.kind, "source": source}
         return {"id": self._id(number, source), "title": thing.name, "text": " ".join(sentences), "meta": meta}
@@ -349,46 +356,48 @@ class FictionalWorld(Value):
     # What is asked.
 
     def _path(self, random: Random, hops: int) -> tuple[int, list[FactKind], list[int]] | None:
-        """A thing, relations that follow from it, and what they lead to, each once."""
-        at = start = random.randrange(len(self._things))
+        """Draw a thing, relations that follow from it, and what they lead to, each once; None if that leads nowhere."""
+        position = start = random.randrange(len(self._things))
         relations: list[FactKind] = []
-        reached: list[int] = []
+        targets: list[int] = []
         for _ in range(hops):
-            ways = [one for one in RELATIONS if one.of == self._things[at].kind]
-            if not ways:
+            possible = [relation for relation in RELATIONS if relation.subject == self._things[position].kind]
+            if not possible:
                 return None
-            relation = random.choice(ways)
-            at = self._facts[at, relation.name]
-            if at == start or at in reached:
+            relation = random.choice(possible)
+            position = self._facts[position, relation.name]
+            if position == start or position in targets:
                 return None
             relations.append(relation)
-            reached.append(at)
-        return start, relations, reached
+            targets.append(position)
+        return start, relations, targets
 
-    def _chained(self, random: Random, hops: int) -> dict[str, Any] | None:
-        found = self._path(random, hops)
-        if found is None:
+    def _multi_hop_item(self, random: Random, hops: int) -> dict[str, Any] | None:
+        path = self._path(random, hops)
+        if path is None:
             return None
-        start, relations, reached = found
-        return self._item(f"{hops}-hop", _asked(relations, self._things[start].name), self._things[reached[-1]].name,
-                          self._steps(start, relations, reached), web=self._on_the_web(start, relations))  # fmt: skip
+        start, relations, targets = path
+        return self._item(f"{hops}-hop", _nested_question(relations, self._things[start].name), self._things[targets[-1]].name,
+                          self._steps(start, relations, targets), web=self._web_steps(start, relations))  # fmt: skip
 
-    def _on_the_web(self, start: int, relations: Sequence[FactKind]) -> Sequence[dict[str, str]]:
-        """The steps by the web's facts, where it has others."""
-        at, reached = start, []
+    def _web_steps(self, start: int, relations: Sequence[FactKind]) -> Sequence[dict[str, str]]:
+        """Return the steps by the web's facts, if it has others."""
+        position, targets = start, []
         for relation in relations if self.variant == "contradicting" else ():
-            at = self._other_facts[at, relation.name]
-            reached.append(at)
-        return self._steps(start, relations, reached, "web") if reached else ()
+            position = self._other_facts[position, relation.name]
+            targets.append(position)
+        return self._steps(start, relations, targets, "web") if targets else ()
 
     def _steps(
-        self, start: int, relations: Sequence[FactKind], reached: Sequence[int], source: str = "local"
+        self, start: int, relations: Sequence[FactKind], targets: Sequence[int], source: str = "local"
     ) -> list[dict[str, str]]:
-        told, steps = start, []
-        for number, (relation, to) in enumerate(zip(relations, reached, strict=True)):
+        document, steps = start, []
+        for number, (relation, target) in enumerate(zip(relations, targets, strict=True)):
             about = self._things[start].name if number == 0 else f"#{number}"
-            steps.append(_step(relation.asked.format(a=about), self._things[to].name, self._id(told, source)))
-            told = to
+            steps.append(
+                _step(relation.question.format(a=about), self._things[target].name, self._id(document, source))
+            )
+            document = target
         return steps
 
     def _item(
@@ -408,101 +417,105 @@ class FictionalWorld(Value):
                 "decomposition": list(steps), "meta": meta}  # fmt: skip
 
     def _span(self, step: dict[str, str]) -> dict[str, Any]:
-        """Where the document of a step says its answer."""
+        """Locate the answer of a step in its document."""
         number = int(step["gold_id"][1:])
         source = "web" if step["gold_id"].startswith("w") else self._source(number)
-        text = self._document(number, self._things[number], source, self._told(source))["text"]
+        text = self._document(number, self._things[number], source, self._facts_of(source))["text"]
         return {"id": step["gold_id"], "start": text.index(step["answer"]), "text": step["answer"]}
 
-    def _told(self, source: str) -> dict[tuple[int, str], int]:
-        """The facts that a source states."""
+    def _facts_of(self, source: str) -> dict[tuple[int, str], int]:
+        """Return the facts that a source states."""
         return self._other_facts if source == "web" and self.variant == "contradicting" else self._facts
 
-    def _compared(self, random: Random) -> dict[str, Any] | None:
+    def _comparison_item(self, random: Random) -> dict[str, Any] | None:
         kind: Kind = random.choice(("person", "company", "work"))
-        one, other = random.sample(self._of_kind[kind], 2)
-        first, second = self._things[one], self._things[other]
+        first_number, second_number = random.sample(self._numbers_by_kind[kind], 2)
+        first, second = self._things[first_number], self._things[second_number]
         if first.year == second.year:
             return None
         verb = {"person": "born", "company": "founded"}.get(kind, "published")
         earlier = first if first.year < second.year else second
-        steps = [_step(f"In which year was {thing.name} {verb}?", str(thing.year), self._id(at))
-                 for thing, at in ((first, one), (second, other))]  # fmt: skip
+        steps = [_step(f"In which year was {thing.name} {verb}?", str(thing.year), self._id(number))
+                 for thing, number in ((first, first_number), (second, second_number))]  # fmt: skip
         return self._item("comparison", f"Which was {verb} first, {first.name} or {second.name}?", earlier.name, steps)
 
-    def _intersected(self, random: Random) -> dict[str, Any] | None:
-        person = random.choice(self._of_kind["person"])
+    def _intersection_item(self, random: Random) -> dict[str, Any] | None:
+        person = random.choice(self._numbers_by_kind["person"])
         town, company = self._facts[person, "birthplace"], self._facts[person, "employer"]
-        if self._locals[town, company] > 1:
+        # A second such person would be another right answer.
+        if self._people_counts[town, company] > 1:
             return None
-        name, place, firm = (self._things[at].name for at in (person, town, company))
+        name, place, firm = (self._things[number].name for number in (person, town, company))
         steps = [_step(f"Who was born in {place} and works for {firm}?", name, self._id(person))]
         return self._item("intersection", f"Which person who works for {firm} was born in {place}?", name, steps)
 
-    def _counted(self, random: Random) -> dict[str, Any] | None:
-        person = random.choice(self._of_kind["person"])
+    def _aggregation_item(self, random: Random) -> dict[str, Any] | None:
+        person = random.choice(self._numbers_by_kind["person"])
         works = self._works.get(person, [])
         if not 1 < len(works) < 6:
             return None
         name = self._things[person].name
-        steps = [_step(f"Which work did {name} write? ({number})", self._things[one].name, self._id(one))
-                 for number, one in enumerate(works, 1)]  # fmt: skip
+        steps = [_step(f"Which work did {name} write? ({number})", self._things[work].name, self._id(work))
+                 for number, work in enumerate(works, 1)]  # fmt: skip
         return self._item("aggregation", f"How many works did {name} write?", str(len(works)), steps)
 
-    def _yes_or_no(self, random: Random) -> dict[str, Any] | None:
-        one, other = random.sample(self._of_kind["person"], 2)
-        towns = [self._facts[at, "birthplace"] for at in (one, other)]
-        names = [self._things[at].name for at in (one, other)]
-        steps = [_step(f"In which town was {name} born?", self._things[town].name, self._id(at))
-                 for name, town, at in zip(names, towns, (one, other), strict=True)]  # fmt: skip
-        said = "yes" if towns[0] == towns[1] else "no"
-        return self._item("yes-no", f"Were {names[0]} and {names[1]} born in the same town?", said, steps)
+    def _yes_no_item(self, random: Random) -> dict[str, Any] | None:
+        first, second = random.sample(self._numbers_by_kind["person"], 2)
+        towns = [self._facts[person, "birthplace"] for person in (first, second)]
+        names = [self._things[person].name for person in (first, second)]
+        steps = [_step(f"In which town was {name} born?", self._things[town].name, self._id(person))
+                 for name, town, person in zip(names, towns, (first, second), strict=True)]  # fmt: skip
+        answer = "yes" if towns[0] == towns[1] else "no"
+        return self._item("yes-no", f"Were {names[0]} and {names[1]} born in the same town?", answer, steps)
 
-    def _paraphrased(self, random: Random) -> dict[str, Any]:
-        """A question in other words than the document's, which names nothing."""
+    def _paraphrase_item(self, random: Random) -> dict[str, Any]:
+        """Make a question in other words than the document's, which names nothing."""
         work = random.choice(list(self._plots))
         hero, plot = self._plots[work]
-        name, asked = self._things[work].name, f"Which story is about {HEROES[hero][1]} who {PLOTS[plot][1]}?"
-        return self._item("paraphrase", asked, name, [_step(asked, name, self._id(work))])
+        name, question = self._things[work].name, f"Which story is about {HEROES[hero][1]} who {PLOTS[plot][1]}?"
+        return self._item("paraphrase", question, name, [_step(question, name, self._id(work))])
 
-    def _unanswerable(self, random: Random) -> dict[str, Any] | None:
+    def _unanswerable_item(self, random: Random) -> dict[str, Any] | None:
         relation = random.choice(RELATIONS)
-        name = _name(random, relation.of, [_word(random, 3)])
+        name = _make_name(random, relation.subject, [_make_word(random, 3)])
+        # An invented name may be that of a thing in the world, which has an answer.
         if name in self._names:
             return None
-        return self._item("unanswerable", relation.asked.format(a=name), "", [])
+        return self._item("unanswerable", relation.question.format(a=name), "", [])
 
 
-def _asked(relations: Sequence[FactKind], name: str) -> str:
-    """A question that names no step between: "Who is the mayor of the town where X was born?"."""
+def _nested_question(relations: Sequence[FactKind], name: str) -> str:
+    """Write a question that names no step between: "Who is the mayor of the town where X was born?"."""
     about = name
     for relation in relations[:-1]:
-        about = relation.described.format(a=about)
-    return relations[-1].asked.format(a=about)
+        about = relation.phrase.format(a=about)
+    return relations[-1].question.format(a=about)
 
 
 def _step(question: str, answer: str, gold: str) -> dict[str, str]:
     return {"question": question, "answer": answer, "gold_id": gold}
 
 
-def _shorter(thing: FictionalEntity) -> str:
-    """`B. Hallson` of `Belda Hallson`, `Fenmar` of `Fenmar Works`, `Quinor Song` of `The Quinor Song`."""
+def _short_name(thing: FictionalEntity) -> str:
+    """Return `B. Hallson` for `Belda Hallson`, `Fenmar` for `Fenmar Works`, `Quinor Song` for `The Quinor Song`."""
     first, _, rest = thing.name.partition(" ")
     return {"person": f"{first[0]}. {rest}", "company": first, "work": rest}.get(thing.kind, thing.name)
 
 
-def _word(random: Random, syllables: int) -> str:
+def _make_word(random: Random, syllables: int) -> str:
     return "".join(random.choice(_SYLLABLES) for _ in range(syllables)).capitalize()
 
 
-def _name(random: Random, kind: Kind, surnames: Sequence[str], longer: int = 0) -> str:
-    """A name of a kind, `longer` syllables longer than usual."""
+def _make_name(random: Random, kind: Kind, surnames: Sequence[str], longer: int = 0) -> str:
+    """Make a name of a kind, `longer` syllables longer than usual."""
     if kind == "person":
-        return f"{_word(random, random.randint(1, 2) + longer)}{random.choice(_ENDS[kind])} {random.choice(surnames)}"
+        return (
+            f"{_make_word(random, random.randint(1, 2) + longer)}{random.choice(_ENDS[kind])} {random.choice(surnames)}"
+        )
     if kind == "work":
-        return f"The {_word(random, 2 + longer)} {random.choice(_ENDS[kind])}"
-    joined = " " if kind == "company" else ""
-    return f"{_word(random, 2 + longer)}{joined}{random.choice(_ENDS[kind])}"
+        return f"The {_make_word(random, 2 + longer)} {random.choice(_ENDS[kind])}"
+    separator = " " if kind == "company" else ""
+    return f"{_make_word(random, 2 + longer)}{separator}{random.choice(_ENDS[kind])}"
 
 
 __all__ = ["FictionalWorld"]

@@ -1,4 +1,4 @@
-"""A mean, or a difference of means, and where it may lie: by formulas for shares, by the bootstrap for other scores."""
+"""Intervals of a mean or of a difference of means: by formulas for shares, by the bootstrap for other scores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,19 +40,19 @@ class Interval(Value):
 
     @property
     def reversed(self) -> "Interval":
-        """The difference the other way round."""
+        """Return the interval of the opposite difference."""
         return self.but(mean=-self.mean, low=-self.high, high=-self.low)
 
-    def widened(self, by: float) -> "Interval":
-        """The interval with both ends further out: what is measured may be wrong by as much."""
-        return self.but(low=self.low - by, high=self.high + by)
+    def widen(self, margin: float) -> "Interval":
+        """Move both ends outwards: the measurement itself may be wrong by as much."""
+        return self.but(low=self.low - margin, high=self.high + margin)
 
-    def within(self, least: float = -inf, most: float = inf) -> "Interval":
-        """The interval without what cannot be, always around the mean."""
-        return self.but(low=min(self.mean, max(self.low, least)), high=max(self.mean, min(self.high, most)))
+    def clip(self, lowest: float = -inf, highest: float = inf) -> "Interval":
+        """Clip the interval to possible values, always around the mean."""
+        return self.but(low=min(self.mean, max(self.low, lowest)), high=max(self.mean, min(self.high, highest)))
 
     def json(self) -> dict[str, Any]:
-        """Plain data; what is not known is null."""
+        """Return plain data; unknown ends are null."""
         numbers = {name: getattr(self, name) for name in ("mean", "low", "high")}
         return {name: number if isfinite(number) else None for name, number in numbers.items()} | {"n": self.n}
 
@@ -65,31 +65,32 @@ EXPANSION = ((4, (0, 1, 1)), (96, (0, 3, 16, 5)), (384, (0, -15, 17, 19, 3)), (9
 """Of each power of 1/ν: what it is divided by, and the coefficients of z⁻¹, z¹, z³, z⁵, …"""
 
 
-def student(level: float, freedom: int) -> float:
-    """The t that a share `level` of the two-sided distribution with `freedom` degrees lies within.
+def student_t(level: float, freedom: int) -> float:
+    """Return the t within which a share `level` of the two-sided distribution with `freedom` degrees lies.
 
     By the expansion of Fisher and Cornish in powers of 1/ν: to a percent for ν = 2, to 1e-4 from ν = 10.
 
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 1964, 26.7.5.
 
-    >>> round(student(0.95, 2), 2), round(student(0.95, 29), 4)  # 4.30, 2.0452
+    >>> round(student_t(0.95, 2), 2), round(student_t(0.95, 29), 4)  # 4.30, 2.0452
     (4.27, 2.0452)
     """
     z = NORMAL.inv_cdf((1 + level) / 2)
-    found = z
-    for power, (divided, coefficients) in enumerate(EXPANSION, start=1):
+    t = z
+    for power, (divisor, coefficients) in enumerate(EXPANSION, start=1):
         terms = sum(coefficient * z ** (2 * i - 1) for i, coefficient in enumerate(coefficients))
-        found += terms / divided / float(freedom) ** power
-    return found
+        t += terms / divisor / float(freedom) ** power
+    return t
 
 
+# The widest interval that is halved, of width 10, is then narrower than 1e-14.
 HALVINGS = 50
 RARE, SMALL = 3, 50
 """So few right or wrong are rare, one less with at most fifty questions."""
 
 
 def wilson(right: int, n: int, level: float = 0.95) -> Interval:
-    """The share `right` of `n`, and the shares that a score test does not refuse.
+    """Return the share `right` of `n`, and the interval of shares that a score test does not reject.
 
         (p + z²/2n ± z √(p(1 - p)/n + z²/4n²)) / (1 + z²/n)
 
@@ -108,24 +109,25 @@ def wilson(right: int, n: int, level: float = 0.95) -> Interval:
     low, high = (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
     rare = RARE if n > SMALL else RARE - 1
     if 0 < right <= rare:
-        low = min(low, _expected(right, 1 - level) / n)
+        low = min(low, _expected_count(right, 1 - level) / n)
     if 0 < n - right <= rare:
-        high = max(high, 1 - _expected(n - right, 1 - level) / n)
-    return Interval(p, low, high, n, level, "Wilson").within(0, 1)
+        high = max(high, 1 - _expected_count(n - right, 1 - level) / n)
+    return Interval(p, low, high, n, level, "Wilson").clip(0, 1)
 
 
-def _expected(seen: int, chance: float) -> float:
-    """How many must be expected, for as many as were seen, or more, to come with a chance."""
+def _expected_count(count: int, chance: float) -> float:
+    """Return the expected count for which `count` or more come with a probability of `chance`."""
     low, high = 0.0, 10.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        fewer = exp(-middle) * sum(middle**k / factorial(k) for k in range(seen))
-        low, high = (middle, high) if 1 - fewer < chance else (low, middle)
+        chance_of_fewer = exp(-middle) * sum(middle**k / factorial(k) for k in range(count))
+        low, high = (middle, high) if 1 - chance_of_fewer < chance else (low, middle)
     return low
 
 
 def tango(only_ours: int, only_theirs: int, n: int, level: float = 0.95) -> Interval:
-    """The difference of two shares of the same `n` questions, and the differences that a score test does not refuse.
+    """Return the difference of two shares of the same `n` questions, and the interval that a score test does not
+    reject.
 
     With b and c the questions that only one has right, the test of the difference δ is
     (b - c - nδ) / √(n(2q + δ(1 - δ))), q being the most likely probability of c for that δ.
@@ -139,7 +141,9 @@ def tango(only_ours: int, only_theirs: int, n: int, level: float = 0.95) -> Inte
 
     def score(delta: float) -> float:
         b = (2 * n - only_ours + only_theirs) * delta - only_ours - only_theirs
+        # Rounding may make the term under the root slightly negative.
         q = (sqrt(max(b * b + 8 * n * only_theirs * delta * (1 - delta), 0.0)) - b) / (4 * n)
+        # Where the variance is 0, the test divides by almost nothing in place of nothing.
         return (only_ours - only_theirs - n * delta) / sqrt(max(n * (2 * q + delta * (1 - delta)), 1e-300))
 
     def end(inside: float, outside: float) -> float:
@@ -160,59 +164,61 @@ ROUNDING = 9
 """Digits, as shares of the largest score, that distinguish values."""
 
 
-def differing(values: Floats, largest: float) -> int:
-    """How many values differ from the most frequent one, by more than rounding beside the `largest` score."""
+def count_differing(values: Floats, largest: float) -> int:
+    """Count the values that differ from the most frequent one, by more than rounding beside the `largest` score."""
     _, counts = np.unique(np.round(values / (largest or 1.0), ROUNDING), return_counts=True)
     return int(values.size - counts.max())
 
 
 def resampled_means(scores: Floats, resamples: int, seed: int) -> Floats:
-    """Means of every column in resamples of the rows, the same rows for all columns: one matrix product. NaN does not
-    count."""
+    """Compute the means of every column in resamples of the rows, the same rows for all columns, by matrix products.
+    NaN does not count."""
     n, random = len(scores), np.random.default_rng(seed)
-    found, size = [], max(1, CELLS // n)
-    known = ~np.isnan(scores)
-    filled, known = np.where(known, scores, 0.0), known.astype(np.float64)
+    # Blocks of resamples bound the memory that their counts take.
+    blocks, size = [], max(1, CELLS // n)
+    present = ~np.isnan(scores)
+    filled, present = np.where(present, scores, 0.0), present.astype(np.float64)
     for start in range(0, resamples, size):
         rows = min(size, resamples - start)
-        drawn = random.integers(0, n, (rows, n)) + n * np.arange(rows)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
-        found.append(counts @ filled / (n if known.all() else np.maximum(counts @ known, 1)))
-    return np.concatenate(found)
+        # With an offset for each resample, one bincount counts the rows of all of them.
+        draws = random.integers(0, n, (rows, n)) + n * np.arange(rows)[:, None]
+        counts = np.bincount(draws.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+        blocks.append(counts @ filled / (n if present.all() else np.maximum(counts @ present, 1)))
+    return np.concatenate(blocks)
 
 
 def interval_of(
     mean: float,
     values: Floats,
-    resampled: Callable[[], Floats],
+    resample: Callable[[], Floats],
     level: float,
     *,
     width: float,
     largest: float,
     weight: float = 1.0,
 ) -> Interval:
-    """The interval of a mean of `values` (scores, differences, or pseudo-values of a total), by the method that they
-    allow.
+    """Return the interval of a mean of `values` (scores, differences, or pseudo-values of a total), by the method that
+    they allow.
 
     Where at least 20 of them differ from the most frequent one it is the bootstrap's, else Student's with a pair
     unseen. What was not seen is as far away as the farthest seen; where fewer than 5 differ, by half of the range;
     without a range, by the largest score. Where that is nothing too, the interval is unknown. One value stands for
     `weight` questions.
     """
-    off = np.abs(values - mean)
-    differ = differing(values - mean, largest)
-    if differ >= FEW:
-        return expanded_bca(mean, values, resampled(), level)
-    reach = float(off.max())
-    if differ < HARDLY_ANY:
-        reach = width / 2 if isfinite(width) else max(reach, largest)
-    if not reach or (values.size == 1 and not isfinite(width)):
+    deviations = np.abs(values - mean)
+    differing_count = count_differing(values - mean, largest)
+    if differing_count >= FEW:
+        return expanded_bca(mean, values, resample(), level)
+    deviation = float(deviations.max())
+    if differing_count < HARDLY_ANY:
+        deviation = width / 2 if isfinite(width) else max(deviation, largest)
+    if not deviation or (values.size == 1 and not isfinite(width)):
         return Interval(mean, -inf, inf, values.size, level, "nothing differs")
-    return with_a_pair(mean, values, reach * weight, level)
+    return student_with_pair(mean, values, deviation * weight, level)
 
 
 def expanded_bca(mean: float, values: Floats, means: Floats, level: float) -> Interval:
-    """The interval of a mean from its resampled means, shifted for bias and skew, and widened for few questions.
+    """Return the interval of a mean from its resampled means, shifted for bias and skew, and widened for few questions.
 
     Its ends are quantiles of the resampled means. Which ones, says BCa: z0 is how far the mean is from their median,
     a how skewed the values are, by the jackknife. They start from Φ(-√(n / (n - 1)) · t) in place of 0.025, since a
@@ -221,24 +227,27 @@ def expanded_bca(mean: float, values: Floats, means: Floats, level: float) -> In
     Source: Efron 1987; Hesterberg 2015 for the widening.
     """
     n = values.size
-    below = float((means < mean).mean() + (means == mean).mean() / 2)
-    z0 = NORMAL.inv_cdf(min(max(below, 1 / means.size), 1 - 1 / means.size))
-    off = values - values.mean()
-    a = float((off**3).sum() / (6 * (off**2).sum() ** 1.5))
-    half = sqrt(n / (n - 1)) * student(level, n - 1)
+    share_below = float((means < mean).mean() + (means == mean).mean() / 2)
+    # The quantile stays finite where all resampled means lie on one side of the mean.
+    z0 = NORMAL.inv_cdf(min(max(share_below, 1 / means.size), 1 - 1 / means.size))
+    deviations = values - values.mean()
+    a = float((deviations**3).sum() / (6 * (deviations**2).sum() ** 1.5))
+    half = sqrt(n / (n - 1)) * student_t(level, n - 1)
+    # A strong skew would turn the denominator negative.
     ends = [NORMAL.cdf(z0 + z / max(1 - a * z, 1e-9)) for z in (z0 - half, z0 + half)]
     low, high = np.quantile(means, ends)
-    return Interval(mean, float(low), float(high), n, level, "expanded BCa bootstrap").within()
+    return Interval(mean, float(low), float(high), n, level, "expanded BCa bootstrap").clip()
 
 
-def with_a_pair(mean: float, values: Floats, reach: float, level: float) -> Interval:
-    """The interval of a mean of which nearly all values are the same: Student's, of them and two that were not seen.
+def student_with_pair(mean: float, values: Floats, deviation: float, level: float) -> Interval:
+    """Return Student's interval of a mean of which nearly all values are the same, with two more values that were not
+    seen.
 
     A bootstrap draws nothing that was not seen, so that of three values in thirty that differ it makes an interval that
-    holds the true mean three times in four. One value `reach` above the mean and one below stand for what was not seen.
+    holds the true mean three times in four. One value `deviation` above the mean and one below stand for what was not seen.
 
     Source: Agresti and Coull 1998, for shares; measured for graded scores in benchmarks/results/experiments.json.
     """
-    more = np.append(values, (mean - reach, mean + reach))
-    half = student(level, more.size - 1) * float(more.std(ddof=1)) / sqrt(more.size)
+    extended = np.append(values, (mean - deviation, mean + deviation))
+    half = student_t(level, extended.size - 1) * float(extended.std(ddof=1)) / sqrt(extended.size)
     return Interval(mean, mean - half, mean + half, values.size, level, "t with a pair unseen")

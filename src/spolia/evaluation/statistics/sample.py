@@ -20,7 +20,7 @@ SLACK = 1e-6
 
 
 class Sample:
-    """How sure means and differences are. The method follows from the scores:
+    """Means and differences of scores, with intervals and tests. The method follows from the scores:
 
     - all 0 or 1: Wilson's interval of a share, Tango's of the difference of two;
     - else what `interval_of` says: the bootstrap, bias-corrected, accelerated and expanded, or, where fewer than 20
@@ -60,39 +60,41 @@ class Sample:
         self.complete = not np.isnan(self.scores).any()
 
     def interval(self, flow: int) -> Interval:
-        """The mean of a column."""
-        scores = _told(self.scores[:, flow])
+        """Return the mean of a column."""
+        scores = _drop_missing(self.scores[:, flow])
         if self._binary[flow]:
             return wilson(int(scores.sum()), scores.size, self.level)
-        found = self._of(scores, flow, lambda: self._means[:, flow])
-        return found.within(self.low, self.high)
+        estimate = self._estimate(scores, flow, lambda: self._means[:, flow])
+        return estimate.clip(self.low, self.high)
 
     def difference(self, ours: int, theirs: int) -> Interval:
-        """The mean of one column minus that of another."""
-        apart, width = _told(self._apart(self.scores, ours, theirs)), self.high - self.low
+        """Return the mean of one column minus that of another."""
+        differences, width = _drop_missing(self._subtract_columns(self.scores, ours, theirs)), self.high - self.low
         if self._binary[ours] and self._binary[theirs]:
-            return tango(int((apart > 0).sum()), int((apart < 0).sum()), apart.size, self.level)
-        found = self._of(apart, [ours, theirs], lambda: self._drawn(self._means, ours, theirs))
-        return found.within(-width, width)
+            return tango(int((differences > 0).sum()), int((differences < 0).sum()), differences.size, self.level)
+        estimate = self._estimate(
+            differences, [ours, theirs], lambda: self._resampled_difference(self._means, ours, theirs)
+        )
+        return estimate.clip(-width, width)
 
     def p(self, ours: int, theirs: int) -> float:
-        """How often a difference as large as this comes of signs drawn by lot (`sign_flip`)."""
-        apart = _told(self._apart(self.scores, ours, theirs))
-        return sign_flip(apart, lambda: self._drawn(self._flipped, ours, theirs))
+        """Return how often a difference as large as this comes of random signs (`sign_flip`)."""
+        differences = _drop_missing(self._subtract_columns(self.scores, ours, theirs))
+        return sign_flip(differences, lambda: self._resampled_difference(self._flipped, ours, theirs))
 
-    def _of(self, values: Floats, flows: int | list[int], resampled: Callable[[], Floats]) -> Interval:
+    def _estimate(self, values: Floats, flows: int | list[int], resampled: Callable[[], Floats]) -> Interval:
         width, largest = self.high - self.low, float(np.nanmax(np.abs(self.scores[:, flows])))
         return interval_of(float(values.mean()), values, resampled, self.level, width=width, largest=largest)
 
-    def _apart(self, columns: Floats, ours: int, theirs: int) -> Floats:
+    def _subtract_columns(self, columns: Floats, ours: int, theirs: int) -> Floats:
         return columns[:, ours] - columns[:, theirs]
 
-    def _drawn(self, drawn: Floats, ours: int, theirs: int) -> Floats:
-        """The difference under all draws: of two columns, or where some are missing of the column of that pair."""
+    def _resampled_difference(self, draws: Floats, ours: int, theirs: int) -> Floats:
+        """Return the difference under all draws: of two columns, or where some are missing of the column of that pair."""
         if self.complete:
-            return self._apart(drawn, ours, theirs)
+            return self._subtract_columns(draws, ours, theirs)
         first, second = sorted((ours, theirs))
-        column = drawn[:, self.scores.shape[1] + self._pairs.index((first, second))]
+        column = draws[:, self.scores.shape[1] + self._pairs.index((first, second))]
         return column if ours < theirs else -column
 
     @kept
@@ -101,14 +103,15 @@ class Sample:
 
     @kept
     def _columns(self) -> Floats:
-        """What is drawn: the scores; where some are missing, also the differences of each pair."""
-        pairs = [] if self.complete else [self._apart(self.scores, *pair) for pair in self._pairs]
+        """Return the columns that are drawn: the scores; where some are missing, also the differences of each pair."""
+        # With scores missing, a mean of differences is not the difference of means, so pairs need columns.
+        pairs = [] if self.complete else [self._subtract_columns(self.scores, *pair) for pair in self._pairs]
         return np.column_stack([self.scores, *pairs])
 
     @kept
     def _binary(self) -> list[bool]:
-        found = ((self.scores == 0) | (self.scores == 1) | np.isnan(self.scores)).all(axis=0)
-        return [bool(one) and (self.low, self.high) == UNIT for one in found]
+        is_binary = ((self.scores == 0) | (self.scores == 1) | np.isnan(self.scores)).all(axis=0)
+        return [bool(flag) and (self.low, self.high) == UNIT for flag in is_binary]
 
     @kept
     def _means(self) -> Floats:
@@ -119,12 +122,12 @@ class Sample:
         return flipped_sums(np.nan_to_num(self._columns), self.resamples, self.seed)
 
 
-def _told(values: Floats) -> Floats:
+def _drop_missing(values: Floats) -> Floats:
     return np.asarray(values[~np.isnan(values)])
 
 
 def interval(scores: Sequence[float], **options: Any) -> Interval:
-    """The mean of scores, one a question; options as for `Sample`.
+    """Return the mean of scores, one a question; options as for `Sample`.
 
     >>> print(interval([0, 1, 1, 0, 1, 1, 1, 0, 1, 1]))
     0.700 [0.397, 0.892]
@@ -133,7 +136,7 @@ def interval(scores: Sequence[float], **options: Any) -> Interval:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float], **options: Any) -> Interval:
-    """By how much scores are higher than others of the same questions; options as for `Sample`."""
+    """Return by how much scores are higher than others of the same questions; options as for `Sample`."""
     if len(ours) != len(theirs):
         raise ValueError(f"Got {len(ours)} and {len(theirs)} scores. Pair two scores of every question.")
     return Sample(list(zip(ours, theirs, strict=True)), **options).difference(0, 1)
@@ -152,7 +155,7 @@ ENOUGH = 100
 
 
 class Totals:
-    """As `Sample`, for rows of which a total is made: BLEU, AURC, F1 of abstaining.
+    """Totals of rows, with intervals and tests as `Sample` has them: BLEU, AURC, F1 of abstaining.
 
     What each question does to the total are its pseudo-values, n θ - (n - 1) θ without it. Of them an interval is made
     as of scores (`interval_of`), with totals of questions drawn again. Where a total is undefined without one question,
@@ -192,92 +195,104 @@ class Totals:
         self.level, self.draws, self.seed = level, draws, seed
 
     def interval(self, flow: int) -> Interval | None:
-        """The total of a flow; None where it is not defined."""
-        return self._of([self._known(flow)[0]], *self.range)
+        """Return the total of a flow; None if it is not defined."""
+        return self._estimate([self._shared_rows(flow)[0]], *self.range)
 
     def difference(self, ours: int, theirs: int) -> Interval | None:
-        """The total of one flow minus that of another; None where one of them is not defined."""
+        """Return the total of one flow minus that of another; None if one of them is not defined."""
         width = self.range[1] - self.range[0]
-        return self._of(self._known(ours, theirs), -width, width)
+        return self._estimate(self._shared_rows(ours, theirs), -width, width)
 
     def p(self, ours: int, theirs: int) -> float:
-        """How often a difference as large as this comes of exchanging the rows of two flows."""
-        first, second = self._known(ours, theirs)
+        """Return how often a difference as large as this comes of exchanging the rows of two flows."""
+        first, second = self._shared_rows(ours, theirs)
         n = sum(a != b for a, b in zip(first, second, strict=True))
-        least = abs(self.total(first) - self.total(second)) * (1 - ROUNDING)
-        if not n or not least > 0:
+        # Differences that equal the observed one but for rounding count as reaching it.
+        threshold = abs(self.total(first) - self.total(second)) * (1 - ROUNDING)
+        if not n or not threshold > 0:
             return 1.0
-        reached = drawn = 0
-        for one, other in self._exchanged(first, second, n):
-            reached += not abs(self.total(one) - self.total(other)) < least
-            drawn += 1
-            if n > ALL and reached == ENOUGH:
-                return reached / drawn
-        return reached / drawn if n <= ALL else (1 + reached) / (1 + drawn)
+        reached_count = draw_count = 0
+        for first_rows, second_rows in self._exchange_rows(first, second, n):
+            reached_count += not abs(self.total(first_rows) - self.total(second_rows)) < threshold
+            draw_count += 1
+            # Further draws would only confirm that the p-value is not small.
+            if n > ALL and reached_count == ENOUGH:
+                return reached_count / draw_count
+        return reached_count / draw_count if n <= ALL else (1 + reached_count) / (1 + draw_count)
 
     def total(self, rows: Rows) -> float:
-        """NaN where it is not defined."""
-        found = self._total(rows) if len(rows) else None
-        return nan if found is None else float(found)
+        """Return the total of rows; NaN if it is not defined."""
+        number = self._total(rows) if len(rows) else None
+        return nan if number is None else float(number)
 
-    def _known(self, *flows: int) -> list[list[Row]]:
-        """Rows of questions that count for all of these flows, and add something for any of them."""
-        told = zip(*(self.rows[flow] for flow in flows), strict=True)
-        counted = (rows for rows in told if None not in rows and (not self.additive or any(map(any, rows))))
-        return [list(column) for column in zip(*counted, strict=True)] or [[] for _ in flows]
+    def _shared_rows(self, *flows: int) -> list[list[Row]]:
+        """Return the rows of questions that count for all of these flows, and add something for any of them."""
+        questions = zip(*(self.rows[flow] for flow in flows), strict=True)
+        counting = (rows for rows in questions if None not in rows and (not self.additive or any(map(any, rows))))
+        return [list(column) for column in zip(*counting, strict=True)] or [[] for _ in flows]
 
-    def _of(self, flows: Sequence[list[Row]], low: float, high: float) -> Interval | None:
-        n, wholes = len(flows[0]), [self.total(rows) for rows in flows]
-        mean = _apart(wholes)
+    def _estimate(self, flows: Sequence[list[Row]], low: float, high: float) -> Interval | None:
+        n, totals = len(flows[0]), [self.total(rows) for rows in flows]
+        mean = _subtract_totals(totals)
         if isnan(mean):
             return None
-        values = np.array([_apart([n * whole for whole in wholes])]) - (n - 1) * self._each(flows, self._without)
+        values = np.array([_subtract_totals([n * total for total in totals])]) - (n - 1) * self._changed_totals(
+            flows, self._leave_one_out
+        )
         if np.isnan(values).any():
             return Interval(mean, low, high, n, self.level, "range")
+        # Rows of zeros do not move the total, so each other row stands for several questions.
         weight = n / max(1, min(sum(map(any, rows)) for rows in flows)) if self.additive else 1.0
-        width, largest = self.range[1] - self.range[0], max(map(abs, wholes))
-        resampled = partial(self._each, flows, self._resampled, defined=True)
-        found = interval_of(mean, values, resampled, self.level, width=width, largest=largest, weight=weight)
-        return found.within(low, high)
+        width, largest = self.range[1] - self.range[0], max(map(abs, totals))
+        resampled = partial(self._changed_totals, flows, self._resample, defined=True)
+        estimate = interval_of(mean, values, resampled, self.level, width=width, largest=largest, weight=weight)
+        return estimate.clip(low, high)
 
-    def _each(
-        self, flows: Sequence[list[Row]], changed: Callable[[list[Row]], Iterator[Rows]], defined: bool = False
+    def _changed_totals(
+        self, flows: Sequence[list[Row]], change: Callable[[list[Row]], Iterator[Rows]], defined: bool = False
     ) -> Floats:
-        """Totals, or their differences, under all changes of the rows."""
-        found = np.array([_apart([self.total(one) for one in rows]) for rows in zip(*map(changed, flows), strict=True)])
-        return found[~np.isnan(found)] if defined else found
+        """Compute totals, or their differences, under all changes of the rows."""
+        totals = np.array(
+            [
+                _subtract_totals([self.total(variant) for variant in rows])
+                for rows in zip(*map(change, flows), strict=True)
+            ]
+        )
+        return totals[~np.isnan(totals)] if defined else totals
 
-    def _without(self, rows: list[Row]) -> Iterator[Rows]:
-        """All but one, for each."""
+    def _leave_one_out(self, rows: list[Row]) -> Iterator[Rows]:
+        """Return all rows but one, for each in turn."""
+        # A single row of sums has the same total as the rows, and is faster.
         if self.additive and len(rows) > 1:
             table = np.array(rows)
-            return ([tuple(one)] for one in (table.sum(axis=0) - table).tolist())
-        return (rows[:at] + rows[at + 1 :] for at in range(len(rows)))
+            return ([tuple(sums)] for sums in (table.sum(axis=0) - table).tolist())
+        return (rows[:index] + rows[index + 1 :] for index in range(len(rows)))
 
-    def _resampled(self, rows: list[Row]) -> Iterator[Rows]:
-        """As many, drawn again; the same questions for each flow."""
+    def _resample(self, rows: list[Row]) -> Iterator[Rows]:
+        """Return as many rows, drawn again; the same questions for each flow."""
         if self.additive:
-            drawn = resampled_means(np.array(rows), self.draws, self.seed) * len(rows)
-            return ([tuple(one)] for one in drawn.tolist())
+            means = resampled_means(np.array(rows), self.draws, self.seed) * len(rows)
+            return ([tuple(sums)] for sums in means.tolist())
         places = np.random.default_rng(self.seed).integers(0, len(rows), (self.draws, len(rows)))
-        return ([rows[at] for at in draw] for draw in places.tolist())
+        return ([rows[index] for index in draw] for draw in places.tolist())
 
-    def _exchanged(self, first: list[Row], second: list[Row], n: int) -> Iterator[tuple[Rows, Rows]]:
-        """Both with the rows of some questions exchanged: in all ways for few that differ, else by lot."""
+    def _exchange_rows(self, first: list[Row], second: list[Row], n: int) -> Iterator[tuple[Rows, Rows]]:
+        """Yield both flows with the rows of some questions exchanged: in all ways if few differ, else by lot."""
         if self.additive and n > ALL:
             ours, theirs = np.array(first), np.array(second)
-            both, half = (ours + theirs).sum(axis=0), flipped_sums((ours - theirs) / 2, SUMS, self.seed)
-            pairs = zip((both / 2 + half).tolist(), (both / 2 - half).tolist(), strict=True)
-            yield from (([tuple(one)], [tuple(other)]) for one, other in pairs)
+            # For a sum, exchanging rows is adding or subtracting half of their difference.
+            sums, half = (ours + theirs).sum(axis=0), flipped_sums((ours - theirs) / 2, SUMS, self.seed)
+            pairs = zip((sums / 2 + half).tolist(), (sums / 2 - half).tolist(), strict=True)
+            yield from (([tuple(left)], [tuple(right)]) for left, right in pairs)
             return
         pairs_of = list(zip(first, second, strict=True))
-        differ = [at for at, (one, other) in enumerate(pairs_of) if one != other]
-        drawn = np.random.default_rng(self.seed).integers(0, 2, (self.draws, n))
-        for swaps in product((0, 1), repeat=n) if n <= ALL else map(tuple, drawn.tolist()):
-            swapped = {at for at, swap in zip(differ, swaps, strict=True) if swap}
-            exchanged = [pair[::-1] if at in swapped else pair for at, pair in enumerate(pairs_of)]
-            yield [one for one, _ in exchanged], [other for _, other in exchanged]
+        differing = [index for index, (left, right) in enumerate(pairs_of) if left != right]
+        swap_draws = np.random.default_rng(self.seed).integers(0, 2, (self.draws, n))
+        for swaps in product((0, 1), repeat=n) if n <= ALL else map(tuple, swap_draws.tolist()):
+            swapped = {index for index, swap in zip(differing, swaps, strict=True) if swap}
+            swapped_pairs = [pair[::-1] if index in swapped else pair for index, pair in enumerate(pairs_of)]
+            yield [left for left, _ in swapped_pairs], [right for _, right in swapped_pairs]
 
 
-def _apart(totals: Sequence[float]) -> float:
+def _subtract_totals(totals: Sequence[float]) -> float:
     return totals[0] if len(totals) == 1 else totals[0] - totals[1]

@@ -1,4 +1,4 @@
-"""What is left of p-values when many differences are looked at."""
+"""Tests of paired differences, and corrections of their p-values where many are looked at."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import comb, exp, log
@@ -12,7 +12,7 @@ Correction: TypeAlias = Callable[[Sequence[float]], list[float]]
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Adjusted so that with all of them below α, any false claim at all is made with a probability of at most α.
+    """Adjust p-values so that with all of them below α, any false claim at all is made with a probability of at most α.
 
     The i-th smallest of m is multiplied by m - i + 1, and is no smaller than the one before.
 
@@ -21,15 +21,15 @@ def holm(p: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    found, least = [0.0] * len(p), 0.0
+    adjusted, floor = [0.0] * len(p), 0.0
     for rank, index in enumerate(sorted(range(len(p)), key=p.__getitem__)):
-        least = max(least, min(1.0, p[index] * (len(p) - rank)))
-        found[index] = least
-    return found
+        floor = max(floor, min(1.0, p[index] * (len(p) - rank)))
+        adjusted[index] = floor
+    return adjusted
 
 
 def benjamini_hochberg(p: Sequence[float]) -> list[float]:
-    """Adjusted so that of the claims made at α, a share of at most α is false on average.
+    """Adjust p-values so that of the claims made at α, a share of at most α is false on average.
 
     The i-th smallest of m is multiplied by m / i, and is no larger than the one after.
 
@@ -38,11 +38,11 @@ def benjamini_hochberg(p: Sequence[float]) -> list[float]:
     >>> [round(one, 3) for one in benjamini_hochberg([0.01, 0.04, 0.03])]
     [0.03, 0.04, 0.04]
     """
-    found, most = [0.0] * len(p), 1.0
+    adjusted, ceiling = [0.0] * len(p), 1.0
     for rank, index in reversed(list(enumerate(sorted(range(len(p)), key=p.__getitem__), start=1))):
-        most = min(most, p[index] * len(p) / rank)
-        found[index] = most
-    return found
+        ceiling = min(ceiling, p[index] * len(p) / rank)
+        adjusted[index] = ceiling
+    return adjusted
 
 
 CORRECTIONS: Mapping[str, Correction] = {"holm": holm, "bh": benjamini_hochberg, "none": list}
@@ -61,9 +61,11 @@ HALVINGS = 60
 
 
 def flipped_sums(scores: Floats, draws: int, seed: int) -> Floats:
-    """Sums (draws, columns) of scores (questions, columns) with random signs of the rows, the same for all columns."""
+    """Sum scores (questions, columns) with random signs of the rows, the same for all columns; the result is (draws,
+    columns)."""
     n = len(scores)
     random = np.random.default_rng(seed)
+    # Blocks of draws bound the memory that their signs take.
     drawn_rows = max(1, CELLS // n)
     summed_rows = max(1, CACHED // n)
     positive = np.empty((summed_rows, n))  # 1 where a sign is positive
@@ -78,7 +80,7 @@ def flipped_sums(scores: Floats, draws: int, seed: int) -> Floats:
 
 
 def sign_flip(differences: Floats, draw: Callable[[], Floats]) -> float:
-    """The two-sided p-value of differences of the same questions: how often |Σ ± d| >= |Σ d|.
+    """Return the two-sided p-value of differences of the same questions: how often |Σ ± d| >= |Σ d|.
 
     If two flows were equally good, each difference might as well have the other sign. All signs are counted where at
     most thirty differences are not zero, or where all are as large; else those drawn decide, or a bound that holds for
@@ -94,50 +96,55 @@ def sign_flip(differences: Floats, draw: Callable[[], Floats]) -> float:
     0.0625
     """
     d = np.abs(differences[differences != 0])
+    # Sums that equal the observed one but for rounding count as reaching it.
     x = abs(float(differences.sum())) - ROUNDING * float(d.sum())
     if x <= 0:
         return 1.0
+    # Differences of one size make this a sign test, which is counted exactly for any number of questions.
     if np.ptp(d) <= ROUNDING * d[0]:
-        return _counted(d.size, round(x / d[0]))
+        return _sign_test(d.size, round(x / d[0]))
     if d.size <= ALL:
         return all_signs(d, x)
-    drawn = np.abs(draw())
-    return min((1 + int((drawn >= x).sum())) / (1 + drawn.size), bound(d, x))
+    sums = np.abs(draw())
+    return min((1 + int((sums >= x).sum())) / (1 + sums.size), chernoff_bound(d, x))
 
 
-def _counted(n: int, x: int) -> float:
-    """The sign test: 2 P(ahead - behind >= x) of n."""
+def _sign_test(n: int, x: int) -> float:
+    """Return 2 P(ahead - behind >= x) of n: the sign test."""
     right = (n + x + 1) // 2
     ways: int = sum(comb(n, k) for k in range(right, n + 1))
     return min(1.0, float(2 * ways / 2**n))
 
 
 def all_signs(sizes: Floats, x: float) -> float:
-    """2 P(Σ ± d >= x) over all signs: each sum of one half of them needs a sum of the other that is large enough.
+    """Compute 2 P(Σ ± d >= x) over all signs: each sum of one half of them needs a sum of the other that is large
+    enough.
 
     Source: Pagano and Tritchler 1983 for counting all; Horowitz and Sahni 1974 for the halves.
     """
-    ours, theirs = (_sums(half) for half in np.array_split(sizes, 2))
+    # Two halves of up to 15 differences have 2^15 sums each; all of them have 2^30.
+    ours, theirs = (_signed_sums(half) for half in np.array_split(sizes, 2))
     enough = theirs.size - np.searchsorted(np.sort(theirs), x - ours)
     return min(1.0, float(2 * enough.sum() / 2.0**sizes.size))
 
 
-def _sums(sizes: Floats) -> Floats:
-    """Σ ± d for all signs."""
-    found = np.zeros(1)
+def _signed_sums(sizes: Floats) -> Floats:
+    """Return Σ ± d for all signs."""
+    sums = np.zeros(1)
     for size in sizes:
-        found = np.concatenate([found + size, found - size])
-    return found
+        sums = np.concatenate([sums + size, sums - size])
+    return sums
 
 
-def bound(sizes: Floats, x: float) -> float:
-    """What 2 P(Σ ± d >= x) is at most: 2 exp(K(t) - t x), K(t) = Σ ln cosh(t d), for the t where that is least.
+def chernoff_bound(sizes: Floats, x: float) -> float:
+    """Bound 2 P(Σ ± d >= x) by 2 exp(K(t) - t x), K(t) = Σ ln cosh(t d), at the t where that is smallest.
 
     It holds for all sizes, and is 2 ** (1 - n) where all signs must agree.
 
     Source: Chernoff 1952.
     """
     low, high = 0.0, 1 / float(sizes.mean())
+    # Where all signs must agree, no t is large enough; here every tanh has long reached 1.
     while float(sizes @ np.tanh(high * sizes)) < x and high < 1e6 / float(sizes.max()):
         high *= 2
     for _ in range(HALVINGS):

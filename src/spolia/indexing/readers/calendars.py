@@ -8,7 +8,7 @@ from functools import partial
 from spolia.errors import DocumentError
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.text import source_text
+from spolia.indexing.readers.text import read_source_text
 from spolia.types import Value
 
 _COMPONENTS = ("VCALENDAR", "VEVENT", "VTODO", "VJOURNAL", "VFREEBUSY")
@@ -26,7 +26,7 @@ _ESCAPE = re.compile(r"\\([nN,;\\])")
 
 @dataclass(frozen=True)
 class CalendarReader(Value):
-    r"""Reads calendars: each event, task and journal entry is a paragraph with a line for each field.
+    r"""Reader of calendars. Each event, task and journal entry becomes a paragraph with a line for each field.
 
     >>> text = b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Tea\nDTSTART:20260105T090000Z\nEND:VEVENT\nEND:VCALENDAR\n"
     >>> CalendarReader().read(Blob("a.ics", text)).document.text
@@ -39,56 +39,56 @@ class CalendarReader(Value):
     suffixes = (".ics", ".ical")
 
     def read(self, blob: Blob, /) -> Reading:
-        found = source_text(blob)
-        if "BEGIN:VCALENDAR" not in found.text.upper():
+        source = read_source_text(blob)
+        if "BEGIN:VCALENDAR" not in source.text.upper():
             raise DocumentError(
                 f"{blob.uri} is not a calendar: it has no line BEGIN:VCALENDAR. Give it the suffix of its format."
             )
         layout = Layout()
-        write_events(layout, found.text)
-        return layout.reading(self, blob, encoding=found.encoding, warnings=found.warnings)
+        write_events(layout, source.text)
+        return layout.build_reading(self, blob, encoding=source.encoding, warnings=source.warnings)
 
 
 def write_events(layout: Layout, calendar: str) -> None:
     """Write the events of a calendar."""
-    for lines in _components(calendar):
-        layout.attempt("event", partial(_write, layout, lines), lambda lines=lines: "\n".join(lines))  # type: ignore[misc]
+    for lines in _split_components(calendar):
+        layout.attempt("event", partial(_write_component, layout, lines), lambda lines=lines: "\n".join(lines))  # type: ignore[misc]
 
 
-def _components(calendar: str) -> Iterator[list[str]]:
-    """The lines of the calendar itself and of each component in it; long ones are folded in the file."""
+def _split_components(calendar: str) -> Iterator[list[str]]:
+    """Yield the lines of the calendar itself and of each component in it. Lines that the file folds are joined."""
     unfolded = re.sub(r"\r?\n[ \t]", "", calendar)
-    opened: list[tuple[str, list[str]]] = []
+    open_components: list[tuple[str, list[str]]] = []
     for line in unfolded.splitlines():
         keyword, _, value = line.strip().upper().partition(":")
         if keyword == "BEGIN":
-            opened.append((value, []))
-        elif keyword == "END" and opened:
-            name, lines = opened.pop()
+            open_components.append((value, []))
+        elif keyword == "END" and open_components:
+            name, lines = open_components.pop()
             if name in _COMPONENTS:
                 yield lines
-        elif opened:
-            opened[-1][1].append(line)
-    yield from (lines for name, lines in opened if name in _COMPONENTS)  # the end of the file is missing
+        elif open_components:
+            open_components[-1][1].append(line)
+    yield from (lines for name, lines in open_components if name in _COMPONENTS)  # the end of the file is missing
 
 
-def _write(layout: Layout, lines: list[str]) -> None:
+def _write_component(layout: Layout, lines: list[str]) -> None:
     layout.gap(BLANK_LINE)
-    said = [(label, _value(name, line["options"], line["value"])) for line in map(_LINE.fullmatch, lines) if line
+    entries = [(label, _format_value(name, line["options"], line["value"])) for line in map(_LINE.fullmatch, lines) if line
             for name in [line["name"].upper()] if (label := _FIELDS.get(name))]  # fmt: skip
     order = [*_FIELDS.values()]
-    for label, value in sorted(said, key=lambda one: order.index(one[0])):
+    for label, value in sorted(entries, key=lambda entry: order.index(entry[0])):
         layout.gap(LINE)
         layout.write(f"{label}: {value}")
     layout.gap(BLANK_LINE)
 
 
-def _value(name: str, options: str, value: str) -> str:
-    """A value as a person reads it."""
+def _format_value(name: str, options: str, value: str) -> str:
+    """Format a value for people."""
     value = _ESCAPE.sub(lambda escape: "\n" if escape[1] in "nN" else escape[1], value)
     if name in ("ORGANIZER", "ATTENDEE"):
-        named, address = _NAME.search(options), re.sub("^mailto:", "", value, flags=re.IGNORECASE)
-        label = (named[1] or named[2] or "") if named else ""
+        common_name, address = _NAME.search(options), re.sub("^mailto:", "", value, flags=re.IGNORECASE)
+        label = (common_name[1] or common_name[2] or "") if common_name else ""
         return f"{label} <{address}>" if label and label != address else address
     if time := _TIME.fullmatch(value.strip()):
         zone = _ZONE.search(options)

@@ -1,4 +1,4 @@
-"""Readers on request: what converts many formats to Markdown (Docling, Xberg, pandoc), and a server that hears."""
+"""Optional readers: converters to Markdown (Docling, Xberg, pandoc), and a server that turns speech into text."""
 
 import asyncio
 import shutil
@@ -21,11 +21,11 @@ from spolia.indexing.readers.reader import Blob, FileReader, Reading
 from spolia.models.http.transcriber import Transcriber
 from spolia.types import Meta, Value
 
-_BETWEEN = "\n\n"
+_PAGE_BREAK = "\n\n"
 _XBERG_ADVICE = "Fetch it again, or use another reader."
 
 
-def reading_of(
+def markdown_reading(
     reader: FileReader,
     blob: Blob,
     pages: Sequence[str],
@@ -35,11 +35,11 @@ def reading_of(
     warnings: tuple[str, ...] = (),
     is_paged: bool = True,
 ) -> Reading:
-    """A document of pages of Markdown, with its headings and regions. `pages`: at least one. `is_paged`: whether they
-    are pages of the file; else it has none."""
+    """Build the reading of pages of Markdown, with headings and regions. `pages`: at least one. `is_paged`: whether
+    they are pages of the file; else it has none."""
     pages = [page.strip() for page in pages]
-    text = _BETWEEN.join(pages)
-    starts = tuple(accumulate((len(page) + len(_BETWEEN) for page in pages[:-1]), initial=0))
+    text = _PAGE_BREAK.join(pages)
+    starts = tuple(accumulate((len(page) + len(_PAGE_BREAK) for page in pages[:-1]), initial=0))
     headings = tuple(headings_of(text))
     document = blob.document(
         reader,
@@ -56,7 +56,7 @@ def reading_of(
 
 @dataclass(frozen=True)
 class DoclingReader(Value):
-    """Reads what Docling reads, as Markdown; tables and code are regions, pages are those of the file.
+    """Reader of what Docling reads, as Markdown. Tables and code are regions, pages are those of the file.
 
     It is not among the built-in readers: `sync(..., readers={"*.pdf": DoclingReader()})`. For PDF and pictures it
     fetches models when it is first used, and needs torch.
@@ -85,15 +85,15 @@ class DoclingReader(Value):
             pages = [document.export_to_markdown(page_no=number) for number in numbers]
             pages = pages or [document.export_to_markdown()]
         except Exception as error:  # it raises ConversionError, and whatever its back ends and models do
-            why = f"{type(error).__name__}: {error}"
-            raise _refused(blob, "Docling", why, "Use another reader for it.") from error
-        warnings = tuple(f"Docling: {one.error_message}" for one in result.errors)
-        return reading_of(self, blob, pages, warnings=warnings, is_paged=bool(numbers))
+            reason = f"{type(error).__name__}: {error}"
+            raise _reading_error(blob, "Docling", reason, "Use another reader for it.") from error
+        warnings = tuple(f"Docling: {problem.error_message}" for problem in result.errors)
+        return markdown_reading(self, blob, pages, warnings=warnings, is_paged=bool(numbers))
 
 
 @dataclass(frozen=True)
 class XbergReader(Value):
-    """Reads whatever Xberg reads, as Markdown; tables and code are regions.
+    """Reader of whatever Xberg reads, as Markdown. Tables and code are regions.
 
     It is not among the built-in readers: `sync(..., readers={"*.doc": XbergReader(), "*.pages": XbergReader()})`.
 
@@ -109,48 +109,48 @@ class XbergReader(Value):
 
     name = "xberg"
     version = 1
-    apart = True
+    isolated = True
     media_type = "text/markdown"
 
     def read(self, blob: Blob, /) -> Reading:
-        found = self._extracted(blob)
-        said = found.metadata
-        pages = [page.content for page in found.pages or ()]
-        return reading_of(
+        result = self._extract(blob)
+        metadata = result.metadata
+        pages = [page.content for page in result.pages or ()]
+        return markdown_reading(
             self,
             blob,
-            pages or [found.content],
-            title=" ".join((said.title or "").split()),
+            pages or [result.content],
+            title=" ".join((metadata.title or "").split()),
             meta=fields(
-                author=said.authors,
-                date=said.created_at,
-                modified=said.modified_at,
-                subject=said.subject,
-                keywords=said.keywords,
-                language=said.language,
+                author=metadata.authors,
+                date=metadata.created_at,
+                modified=metadata.modified_at,
+                subject=metadata.subject,
+                keywords=metadata.keywords,
+                language=metadata.language,
             ),
-            warnings=tuple(f"Xberg: {warning.message}" for warning in found.processing_warnings),
+            warnings=tuple(f"Xberg: {warning.message}" for warning in result.processing_warnings),
             is_paged=bool(pages),
         )
 
-    def _extracted(self, blob: Blob) -> Any:
+    def _extract(self, blob: Blob) -> Any:
         require(xberg, f"Reading {blob.uri}")
-        how = xberg.ExtractionConfig(
+        config = xberg.ExtractionConfig(
             output_format="markdown",
             use_cache=False,
             disable_ocr=not self.ocr,
             extraction_timeout_secs=self.timeout_s,
             pages=xberg.PageConfig(extract_pages=True),
         )
-        given = xberg.ExtractInput(kind="bytes", bytes=blob.data, filename=blob.uri.rpartition("/")[2])
-        with ThreadPoolExecutor(1) as alone:  # the caller's thread may have a loop of its own
+        source = xberg.ExtractInput(kind="bytes", bytes=blob.data, filename=blob.uri.rpartition("/")[2])
+        with ThreadPoolExecutor(1) as executor:  # the caller's thread may have a loop of its own
             try:
-                result = alone.submit(asyncio.run, xberg.extract(given, how)).result()
+                result = executor.submit(asyncio.run, xberg.extract(source, config)).result()
             except Exception as error:  # it raises RuntimeError for most of what can go wrong
-                raise _refused(blob, "Xberg", str(error), _XBERG_ADVICE) from error
+                raise _reading_error(blob, "Xberg", str(error), _XBERG_ADVICE) from error
         if not result.results:
-            why = "; ".join(one.message for one in result.errors) or "it found no document"
-            raise _refused(blob, "Xberg", why, _XBERG_ADVICE)
+            reason = "; ".join(problem.message for problem in result.errors) or "it found no document"
+            raise _reading_error(blob, "Xberg", reason, _XBERG_ADVICE)
         return result.results[0]
 
 
@@ -169,7 +169,8 @@ _PANDOC_MARKDOWN = "-".join((
 
 @dataclass(frozen=True)
 class PandocReader(Value):
-    """Reads what pandoc reads, as Markdown with its headings, tables, formulas and code; macros of LaTeX are expanded.
+    """Reader of what pandoc reads, as Markdown with its headings, tables, formulas and code. Macros of LaTeX are
+    expanded.
 
     It is not among the built-in readers: `sync(..., readers={"*.tex": PandocReader()})`. It runs the program `pandoc`
     (2.15 or later) from the PATH, else the one that the extra `pandoc` brings, in its sandbox: no file is read besides.
@@ -194,40 +195,42 @@ class PandocReader(Value):
 
     def read(self, blob: Blob, /) -> Reading:
         suffix = f".{blob.uri.rpartition('.')[2].lower()}"
-        written = self.format or _PANDOC_FORMATS.get(suffix)
-        if written is None:
+        format_name = self.format or _PANDOC_FORMATS.get(suffix)
+        if format_name is None:
             raise DocumentError(
                 f"{blob.uri}: which format pandoc should read it as is not known from {suffix!r}. Write it: "
                 "PandocReader(format='docbook'); pandoc --list-input-formats lists them."
             )
-        found, warnings = self._converted(blob, written)
-        reading = MarkdownReader().read(Blob(blob.uri, found))
+        markdown, warnings = self._convert(blob, format_name)
+        reading = MarkdownReader().read(Blob(blob.uri, markdown))
         document = reading.document.but(id=blob.document(self, "").id, media_type=self.media_type)
         return reading.but(document=document, encoding="", warnings=(*warnings, *reading.warnings))
 
-    def _converted(self, blob: Blob, written: str) -> tuple[bytes, tuple[str, ...]]:
-        """Markdown, and what pandoc warned of."""
+    def _convert(self, blob: Blob, format_name: str) -> tuple[bytes, tuple[str, ...]]:
+        """Convert a blob to Markdown; also return pandoc's warnings."""
         command = [
             pandoc_program(f"Reading {blob.uri}"), "+RTS", f"-M{self.memory_mb}M", "-RTS", "--sandbox", "--standalone",
-            "--wrap=none", "--markdown-headings=atx", f"--from={written}", f"--to={_PANDOC_MARKDOWN}",
+            "--wrap=none", "--markdown-headings=atx", f"--from={format_name}", f"--to={_PANDOC_MARKDOWN}",
         ]  # fmt: skip
         try:
-            found = subprocess.run(
+            process = subprocess.run(
                 command, input=blob.data, capture_output=True, timeout=self.timeout_s, check=False, cwd="/"
             )
         except subprocess.TimeoutExpired as error:
-            why = f"it took more than {self.timeout_s:g} s"
-            raise _refused(blob, "pandoc", why, "PandocReader(timeout_s=...) allows more.") from error
+            reason = f"it took more than {self.timeout_s:g} s"
+            raise _reading_error(blob, "pandoc", reason, "PandocReader(timeout_s=...) allows more.") from error
         except OSError as error:
-            raise _refused(blob, "pandoc", f"it could not be started: {error}", "Install it again.") from error
-        said = " ".join(found.stderr.decode("utf-8", "replace").split())
-        if found.returncode:
-            raise _refused(blob, "pandoc", said or f"it ended with {found.returncode}", "Correct it at that place.")
-        return found.stdout, (f"pandoc: {said:.300}",) if said else ()
+            raise _reading_error(blob, "pandoc", f"it could not be started: {error}", "Install it again.") from error
+        messages = " ".join(process.stderr.decode("utf-8", "replace").split())
+        if process.returncode:
+            raise _reading_error(
+                blob, "pandoc", messages or f"it ended with {process.returncode}", "Correct it at that place."
+            )
+        return process.stdout, (f"pandoc: {messages:.300}",) if messages else ()
 
 
 def pandoc_program(purpose: str) -> str:
-    """The program on the PATH, else the one that the extra brings.
+    """Return the program on the PATH, else the one that the extra brings.
 
     Raises:
         MissingExtra: neither is there.
@@ -236,23 +239,23 @@ def pandoc_program(purpose: str) -> str:
         return on_path
     package = find_spec("pypandoc")
     for folder in (package.submodule_search_locations or ()) if package else ():
-        if found := shutil.which("pandoc", path=str(Path(folder) / "files")):
-            return found
+        if program := shutil.which("pandoc", path=str(Path(folder) / "files")):
+            return program
     raise MissingExtra("pandoc", "the program pandoc", purpose)
 
 
-def _refused(blob: Blob, library: str, why: str, advice: str) -> DocumentError:
-    if "password" in why.lower() or "encrypted" in why.lower():
+def _reading_error(blob: Blob, library: str, reason: str, advice: str) -> DocumentError:
+    if "password" in reason.lower() or "encrypted" in reason.lower():
         return EncryptedDocument(
-            f"{blob.uri} is locked with a password. Write a copy without one. {library} says: {why:.300}"
+            f"{blob.uri} is locked with a password. Write a copy without one. {library} says: {reason:.300}"
         )
-    return DocumentError(f"{blob.uri} could not be read by {library}: {why:.300}. {advice}")
+    return DocumentError(f"{blob.uri} could not be read by {library}: {reason:.300}. {advice}")
 
 
 @dataclass(frozen=True)
 class MediaReader(Value):
-    """Reads recordings through a server that turns speech into text. Each timed segment is a region, and is cited by
-    its time.
+    """Reader of recordings, through a server that turns speech into text. Each timed segment is a region, cited by its
+    time.
 
     It is not among the built-in readers, since it sends the files to a server:
     `sync(..., readers={"*.mp3": MediaReader(Transcriber("whisper-1", "https://api.openai.com/v1"))})`.
@@ -275,14 +278,14 @@ class MediaReader(Value):
     )  # fmt: skip
 
     def read(self, blob: Blob, /) -> Reading:
-        found = self.transcriber.transcribe(blob.uri.rpartition("/")[2], blob.data)
+        transcript = self.transcriber.transcribe(blob.uri.rpartition("/")[2], blob.data)
         layout = Layout()
-        for segment in found.segments:
+        for segment in transcript.segments:
             layout.gap(LINE)
             mark = layout.mark()
             layout.write(segment.text)
-            layout.region("segment", mark, seconds=(segment.start_s, segment.end_s))
-        if not found.segments:
-            layout.write(found.text)
-        meta = fields(language=found.language, duration_s=found.duration_s or None)
-        return layout.reading(self, blob, meta=meta)
+            layout.add_region("segment", mark, seconds=(segment.start_s, segment.end_s))
+        if not transcript.segments:
+            layout.write(transcript.text)
+        meta = fields(language=transcript.language, duration_s=transcript.duration_s or None)
+        return layout.build_reading(self, blob, meta=meta)

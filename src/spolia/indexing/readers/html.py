@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from spolia.deferred import lexbor, trafilatura
-from spolia.indexing.readers.file_metadata import fields, split
+from spolia.indexing.readers.file_metadata import fields, split_keywords
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable, Mark, span
-from spolia.indexing.readers.pictures.linked_images import Linked
+from spolia.indexing.readers.pictures.linked_images import LinkedPictures
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.text import decoded, encoding_called
+from spolia.indexing.readers.text import decode, python_encoding
 from spolia.types import Meta, Value
 
 
@@ -18,15 +18,15 @@ def _tags(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-NEVER = _tags(
+UNREAD_TAGS = _tags(
     "script style noscript template head title svg canvas iframe object audio video select datalist textarea button "
     "dialog map"
 )
 """Their text is not read."""
-AROUND = _tags("nav aside footer header")
+BOILERPLATE_TAGS = _tags("nav aside footer header")
 """They stand around the main content."""
-_OF_ARTICLES = _tags("aside footer header")
-AROUND_ROLES = _tags("navigation banner contentinfo complementary search")
+_ARTICLE_PARTS = _tags("aside footer header")
+BOILERPLATE_ROLES = _tags("navigation banner contentinfo complementary search")
 LINES = _tags("br div li tr dt dd option figcaption caption address summary")
 """They begin and end a line."""
 PARAGRAPHS = _tags(
@@ -45,11 +45,11 @@ SINGLE = _tags(
 DEEPEST = 2_000
 """Elements within elements. The parser's time grows with the square of the depth; browsers stop at 512."""
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w:-]{0,40})[^<>]*>")
-_KEPT = frozenset(["script", "style", "head", "title", "noscript", "template", "nav", "p", "br"])
+_TAGS_IN_FLAT_TEXT = frozenset(["script", "style", "head", "title", "noscript", "template", "nav", "p", "br"])
 
 
 def depth_of(html: str) -> int:
-    """How deep elements are nested at most, estimated from above.
+    """Estimate how deep elements are nested; never too low.
 
     >>> depth_of("<div><p>One<p>Two<br></div><div></div>")
     1
@@ -66,13 +66,13 @@ def depth_of(html: str) -> int:
     return deepest
 
 
-def flat(html: str) -> str:
-    """The page without all tags but those that keep text out or begin a paragraph.
+def flatten(html: str) -> str:
+    """Remove all tags except those that hide text or begin a paragraph.
 
-    >>> flat("<div><b>Text</b><script>x</script></div>").split()
+    >>> flatten("<div><b>Text</b><script>x</script></div>").split()
     ['Text', '<script>x</script>']
     """
-    return _TAG.sub(lambda tag: tag[0] if tag[2].lower() in _KEPT else "\n", html)
+    return _TAG.sub(lambda tag: tag[0] if tag[2].lower() in _TAGS_IN_FLAT_TEXT else "\n", html)
 
 
 _CHARSET = re.compile(rb"<meta[^<>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
@@ -88,7 +88,7 @@ _NAVIGATION = "navigation menus"
 
 @dataclass(frozen=True)
 class HtmlReader(Value):
-    """Reads HTML. All text of a page is read but its navigation, which is counted as dropped.
+    """Reader of HTML. It reads all text of a page except the navigation, which counts as dropped.
 
     Tables of two columns or more, preformatted parts and pictures that are embedded in the page or have a description
     are regions; cells that span rows or columns are repeated. Nothing is fetched: pictures that are neither in the page
@@ -104,44 +104,44 @@ class HtmlReader(Value):
     version = 4
     media_type = "text/html"
     suffixes: ClassVar[tuple[str, ...]] = (".html", ".htm", ".xhtml")
-    apart = True
+    isolated = True
 
     def read(self, blob: Blob, /) -> Reading:
-        characters = decoded(blob.data, blob.uri, _declared(blob.data))
+        characters = decode(blob.data, blob.uri, _declared_encoding(blob.data))
         warnings = characters.warnings
         if (depth := depth_of(characters.text)) > DEEPEST:
             warnings += (f"Its elements are nested {depth} deep; it was read without its structure.",)
-        pictures = Linked(blob.uri)
+        pictures = LinkedPictures(blob.uri)
         page = Page(characters.text, depth)
         layout = self._content(page)
         attempt = layout.failures.attempt
-        regions, beside = attempt("picture", lambda: pictures.told(layout.in_order()), ((), ()))
+        regions, linked_images = attempt("picture", lambda: pictures.split_linked(layout.sorted_regions()), ((), ()))
         layout.regions, layout.images = list(regions), pictures.images
-        return layout.reading(
+        return layout.build_reading(
             self,
             blob,
             title=page.title or layout.title,
-            meta=attempt("metadata part", lambda: _meta(page.tree), ()),
+            meta=attempt("metadata part", lambda: _read_meta(page.tree), ()),
             encoding=characters.encoding,
-            dropped={"pictures": pictures.elsewhere, _NAVIGATION: page.menus},
+            dropped={"pictures": pictures.missing_count, _NAVIGATION: page.menus},
             warnings=warnings,
-            beside=beside,
+            linked_images=linked_images,
         )
 
     def _content(self, page: "Page") -> Layout:
-        return page.content()
+        return page.read_content()
 
     def for_web(self) -> "HtmlReader":
-        """The reader for pages that come from the web, where most of a page is not its content."""
+        """Return the reader for web pages, where most of a page is not its content."""
         return WebPageReader()
 
 
 @dataclass(frozen=True)
 class WebPageReader(HtmlReader):
-    """Reads the main content of a page from the web, without menus, banners and side bars.
+    """Reader of the main content of a web page, without menus, banners and side bars.
 
     With the extra `web`, trafilatura finds the main content. The whole page is read if less than 5 % of its text is
-    left. Without the extra, it is `main` or the only `article` if the page has one, else all but what stands around it.
+    left. Without the extra, it is `read_main` or the only `article` if the page has one, else all but what stands around it.
     """
 
     name = "web-page"
@@ -149,11 +149,11 @@ class WebPageReader(HtmlReader):
     suffixes: ClassVar[tuple[str, ...]] = ()
 
     def _content(self, page: "Page") -> Layout:
-        whole = page.content()
-        main = whole.failures.attempt("main part", page.main, None)
-        if main is None or len(main) < _LEAST_SHARE * len(whole):
-            return whole
-        main.failures = whole.failures
+        layout = page.read_content()
+        main = layout.failures.attempt("main part", page.read_main, None)
+        if main is None or len(main) < _LEAST_SHARE * len(layout):
+            return layout
+        main.failures = layout.failures
         return main
 
 
@@ -161,51 +161,51 @@ _LEAST_SHARE = 0.05
 
 
 class Page:
-    """A parsed page. `menus`: how many parts of it only lead elsewhere and were left out. `depth`: how deep its
-    elements are nested, where that is known."""
+    """Parsed page. `menus`: number of navigation parts left out. `depth`: depth of its elements, if known."""
 
     def __init__(self, html: str, depth: int | None = None) -> None:
-        self._html = flat(html) if (depth_of(html) if depth is None else depth) > DEEPEST else html
+        self._html = flatten(html) if (depth_of(html) if depth is None else depth) > DEEPEST else html
         self.tree = lexbor.LexborHTMLParser(self._html)
         self.menus = 0
 
     @property
     def title(self) -> str:
-        named = self.tree.css_first("title")
-        return " ".join(named.text().split()) if named is not None else ""
+        element = self.tree.css_first("title")
+        return " ".join(element.text().split()) if element is not None else ""
 
-    def content(self) -> Layout:
-        """All text but the navigation; that too where there is no other. Pictures have the names that it gives them."""
+    def read_content(self) -> Layout:
+        """Read all text but the navigation; that too if there is nothing else. Image regions carry the sources of their
+        pictures."""
         body, layout = self.tree.body or self.tree.root, Layout()
         self.menus = sum(bool(menu.text().strip()) for menu in self.tree.css('nav, [role="navigation"]'))
 
         def write() -> None:
-            whole = _walked(body, NEVER | {"nav"})
-            if not len(whole):
-                self.menus, whole = 0, _walked(body, NEVER)
-            layout.append(whole)
+            written_body = _write_tree(body, UNREAD_TAGS | {"nav"})
+            if not len(written_body):
+                self.menus, written_body = 0, _write_tree(body, UNREAD_TAGS)
+            layout.append(written_body)
 
         layout.attempt("page", write, lambda: str(body.text(separator="\n")) if body is not None else "")
         return layout
 
-    def main(self) -> Layout:
-        """The main content."""
-        if find_spec("trafilatura") and (found := _main_content(self._html)) is not None:
-            return _walked(found.body, NEVER)
+    def read_main(self) -> Layout:
+        """Read the main content."""
+        if find_spec("trafilatura") and (main_tree := _extract_main(self._html)) is not None:
+            return _write_tree(main_tree.body, UNREAD_TAGS)
         body = self.tree.body or self.tree.root
-        whole = _walked(body, NEVER | AROUND)
+        surroundings = _write_tree(body, UNREAD_TAGS | BOILERPLATE_TAGS)
         mains = self.tree.css("main") or self.tree.css('[role="main"]') or self.tree.css("article")
         if len(mains) == 1:
-            main = _walked(mains[0], NEVER | {"nav"})
-            if len(main) > len(whole) * _MAIN_SHARE:
+            main = _write_tree(mains[0], UNREAD_TAGS | {"nav"})
+            if len(main) > len(surroundings) * _MAIN_SHARE:
                 return main
-        return whole
+        return surroundings
 
 
-def _main_content(html: str) -> Any:
-    """The tree of what trafilatura finds; None where it finds nothing. By default it loses lists on pages that a table
-    lays out."""
-    found = trafilatura.extract(
+def _extract_main(html: str) -> Any:
+    """Parse the main content that trafilatura extracts; None if there is none. Its defaults lose lists on pages that a
+    table lays out."""
+    main_html = trafilatura.extract(
         html,
         output_format="html",
         include_comments=False,
@@ -213,49 +213,49 @@ def _main_content(html: str) -> Any:
         include_images=True,
         favor_recall=True,
     )
-    return lexbor.LexborHTMLParser(found) if found else None
+    return lexbor.LexborHTMLParser(main_html) if main_html else None
 
 
-def content_of(html: str, depth: int | None = None) -> Layout:
-    """The text of a page but its navigation, in which pictures have the names that it gives them."""
-    return Page(html, depth).content()
+def read_html(html: str, depth: int | None = None) -> Layout:
+    """Read the text of a page but its navigation. Image regions carry the sources of their pictures."""
+    return Page(html, depth).read_content()
 
 
 def words_of(html: str) -> str:
-    """The text of a piece of a page, whatever it is cut from.
+    """Return the text of a piece of a page, wherever it is cut.
 
     >>> words_of("</b> and sand</p><ul><li>One<script>x()</script>")
     'and sand\\n\\n- One'
     """
-    tree = lexbor.LexborHTMLParser(flat(html) if depth_of(html) > DEEPEST else html)
-    return _walked(tree.body or tree.root, NEVER).text()
+    tree = lexbor.LexborHTMLParser(flatten(html) if depth_of(html) > DEEPEST else html)
+    return _write_tree(tree.body or tree.root, UNREAD_TAGS).text()
 
 
-def _declared(data: bytes) -> str:
-    """The encoding that the page says it has; empty if it does not, or not one that is known."""
-    found = _CHARSET.search(data, 0, 4096)
-    return encoding_called(found[1].decode()) if found else ""
+def _declared_encoding(data: bytes) -> str:
+    """Return the encoding that a page declares; empty if it declares none that Python knows."""
+    charset = _CHARSET.search(data, 0, 4096)
+    return python_encoding(charset[1].decode()) if charset else ""
 
 
-def _meta(tree: Any) -> Meta:
-    said: dict[str, str] = {}
-    for one in tree.css("meta[name], meta[property]"):
-        name = (one.attributes.get("name") or one.attributes.get("property") or "").lower()
-        said.setdefault(_META.get(name, ""), one.attributes.get("content") or "")
+def _read_meta(tree: Any) -> Meta:
+    contents: dict[str, str] = {}
+    for element in tree.css("meta[name], meta[property]"):
+        name = (element.attributes.get("name") or element.attributes.get("property") or "").lower()
+        contents.setdefault(_META.get(name, ""), element.attributes.get("content") or "")
     root = tree.css_first("html")
     language = root.attributes.get("lang") if root is not None else ""
     return fields(
-        author=said.get("author"),
-        date=said.get("date"),
-        description=said.get("description"),
-        keywords=split(said.get("keywords")),
+        author=contents.get("author"),
+        date=contents.get("date"),
+        description=contents.get("description"),
+        keywords=split_keywords(contents.get("keywords")),
         language=language,
     )
 
 
-def _walked(root: Any, skipped: frozenset[str] | set[str]) -> Layout:
-    """The text below an element; without recursion, since pages nest as deep as they like."""
-    writing = _Writing()
+def _write_tree(root: Any, skipped_tags: frozenset[str] | set[str]) -> Layout:
+    """Write the text below an element. It is not recursive, since pages may nest deeper than Python's stack."""
+    writing = _ElementWriter()
     todo: list[Any] = [root] if root is not None else []
     first = True
     while todo:
@@ -268,8 +268,9 @@ def _walked(root: Any, skipped: frozenset[str] | set[str]) -> Layout:
         tag = node.tag or "-unknown"
         if tag == "-text":
             writing.layout.write(node.text_content or "")
-        elif first or not (_is_skipped(node, tag, skipped) or tag[0] in "-!" or _is_hidden(node, skipped)):
+        elif first or not (_is_skipped(node, tag, skipped_tags) or tag[0] in "-!" or _is_hidden(node, skipped_tags)):
             writing.enter(tag, node)
+            # A name on the stack leaves the element after its children.
             todo.append(tag)
             if (child := node.child) is not None:
                 todo.append(child)
@@ -277,26 +278,31 @@ def _walked(root: Any, skipped: frozenset[str] | set[str]) -> Layout:
     return writing.layout
 
 
-def _is_skipped(node: Any, tag: str, skipped: frozenset[str] | set[str]) -> bool:
-    """Whether an element is not read. The header, footer and notes of an article belong to it."""
-    if tag not in skipped:
+def _is_skipped(node: Any, tag: str, skipped_tags: frozenset[str] | set[str]) -> bool:
+    """Return whether an element is skipped. The header, footer and asides of an article belong to it."""
+    if tag not in skipped_tags:
         return False
-    above = node.parent if tag in _OF_ARTICLES else None
-    while above is not None and above.tag != "article":
-        above = above.parent
-    return above is None
+    ancestor = node.parent if tag in _ARTICLE_PARTS else None
+    while ancestor is not None and ancestor.tag != "article":
+        ancestor = ancestor.parent
+    return ancestor is None
 
 
-def _is_hidden(node: Any, skipped: frozenset[str] | set[str]) -> bool:
-    said = node.attributes
-    if not said:
+def _is_hidden(node: Any, skipped_tags: frozenset[str] | set[str]) -> bool:
+    attributes = node.attributes
+    if not attributes:
         return False
-    style = (said.get("style") or "").replace(" ", "").lower()
-    roles = AROUND_ROLES if "aside" in skipped else ("navigation",) if "nav" in skipped else ()
-    return said.get("role") in roles or "hidden" in said or "display:none" in style or "visibility:hidden" in style
+    style = (attributes.get("style") or "").replace(" ", "").lower()
+    roles = BOILERPLATE_ROLES if "aside" in skipped_tags else ("navigation",) if "nav" in skipped_tags else ()
+    return (
+        attributes.get("role") in roles
+        or "hidden" in attributes
+        or "display:none" in style
+        or "visibility:hidden" in style
+    )
 
 
-class _Writing:
+class _ElementWriter:
     def __init__(self) -> None:
         self.layout = Layout()
         self._tables: list[LayoutTable] = []
@@ -311,22 +317,24 @@ class _Writing:
         if tag in HEADINGS:
             layout.open_heading()
         elif tag == "li":
-            layout.write("- ", exactly=True)
+            layout.write("- ", is_exact=True)
         elif tag == "img":
-            self._picture(node.attributes)
+            self._write_picture(node.attributes)
         elif tag == "pre":
             layout.exact += 1
             self._marks.append(layout.mark())
         elif tag == "caption":
             self._marks.append(layout.mark())
         elif tag == "table":
-            for outer in self._tables[-1:]:
-                outer.is_plain = False
+            for outer_table in self._tables[-1:]:
+                outer_table.is_plain = False
             self._tables.append(LayoutTable(layout))
         elif self._tables and tag in _ROWS:
-            said = node.attributes
-            rows = said.get("rowspan")
-            self._tables[-1].enter(_ROWS[tag], _TO_THE_END if rows == "0" else span(rows), span(said.get("colspan")))
+            attributes = node.attributes
+            rows = attributes.get("rowspan")
+            self._tables[-1].enter(
+                _ROWS[tag], _TO_THE_END if rows == "0" else span(rows), span(attributes.get("colspan"))
+            )
 
     def leave(self, tag: str) -> None:
         layout = self.layout
@@ -334,11 +342,11 @@ class _Writing:
             layout.close_heading(HEADINGS[tag])
         elif tag == "pre":
             layout.exact -= 1
-            layout.region("code", self._marks.pop())
+            layout.add_region("code", self._marks.pop())
         elif tag == "caption":
             mark = self._marks.pop()
             for table in self._tables[-1:]:
-                table.caption = layout.words(mark)
+                table.caption = layout.text_since(mark)
         elif tag == "table":
             self._tables.pop().close()
         elif self._tables and tag in _ROWS:
@@ -348,12 +356,12 @@ class _Writing:
         elif tag in LINES:
             layout.gap(LINE)
 
-    def _picture(self, said: dict[str, str | None]) -> None:
-        """What a page says of a picture, and what it calls it."""
-        alt = " ".join((said.get("alt") or "").split())
+    def _write_picture(self, attributes: dict[str, str | None]) -> None:
+        """Write an image's alternative text as a region that names its source."""
+        alt = " ".join((attributes.get("alt") or "").split())
         self.layout.gap(SPACE)
         mark = self.layout.mark()
         self.layout.write(alt)
         self.layout.gap(SPACE)
         if not self.layout.exact:
-            self.layout.region("image", mark, image=said.get("src") or "", caption=alt)
+            self.layout.add_region("image", mark, image=attributes.get("src") or "", caption=alt)

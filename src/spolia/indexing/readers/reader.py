@@ -1,4 +1,4 @@
-"""What readers take and give: blobs and what their first bytes are, readings, containers, the reader of a name."""
+"""Protocols of readers, and their values: blobs, readings, signatures of formats, limits of archives."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ from spolia.types.value import maker
 
 
 class Signature(NamedTuple):
-    """How files of a format begin, what they are called, and the suffix that they should have."""
+    """Signature of a format: the first bytes of its files, its name in messages, and the suffix that files should have."""
 
-    begins: bytes
-    what: str
+    prefix: bytes
+    description: str
     suffix: str
 
 
@@ -41,36 +41,38 @@ _SIGNATURES = (
     Signature(b"\x7fELF", "a program", ""),
     Signature(b"SQLite format 3\0", "an SQLite database", ".sqlite"),
 )
-_BEGINNINGS = tuple(signature.begins for signature in _SIGNATURES)
-_PAGE = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE)
+_PREFIXES = tuple(signature.prefix for signature in _SIGNATURES)
+_HTML_START = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE)
 
 
 def signature_of(head: bytes) -> Signature | None:
-    """The format whose files begin like this; None for text and for what is not known.
+    """Return the signature of the format whose files begin like this; None for text and unknown formats.
 
-    >>> signature_of(b"%PDF-1.7 ...").what
+    >>> signature_of(b"%PDF-1.7 ...").description
     'a PDF'
     """
-    if not head.startswith(_BEGINNINGS):
+    # One call rejects text, which most files are, without a loop in Python.
+    if not head.startswith(_PREFIXES):
         return None
-    return next(found for found in _SIGNATURES if head.startswith(found.begins))
+    return next(signature for signature in _SIGNATURES if head.startswith(signature.prefix))
 
 
 def is_page(text: str) -> bool:
-    """Whether a text is an HTML page as a whole.
+    """Return whether a whole text is an HTML page.
 
     >>> is_page("<!DOCTYPE html><p>One"), is_page("# One <b>two</b>")
     (True, False)
     """
-    return _PAGE.match(text, 0, 2000) is not None
+    return _HTML_START.match(text, 0, 2000) is not None
 
 
+# Large files are hashed piece by piece, so that they never fill the memory.
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Blob(Value):
-    """The bytes of a file, of a row of a database, of an attachment: of whatever a document is read from.
+    """Bytes of a file, a database row, an attachment, or anything else that a document is read from.
 
     Args:
         uri: its path relative to the indexed folder, or the caller's own name; of a part of another blob
@@ -86,28 +88,28 @@ class Blob(Value):
 
     @kept
     def data(self) -> bytes:
-        """All of it, in memory."""
+        """Return all bytes, in memory."""
         return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the number of bytes."""
         return len(self.content) if isinstance(self.content, bytes) else self.content.stat().st_size
 
     def open(self) -> BinaryIO:
-        """To read it piece by piece, which is how to read what may be large; to be closed by who opens it."""
+        """Open the bytes as a stream, for content that may be large. The caller closes it."""
         return BytesIO(self.content) if isinstance(self.content, bytes) else self.content.open("rb")
 
     @kept
     def content_hash(self) -> str:
-        """32 hexadecimal digits of the bytes' BLAKE2b."""
+        """Return the BLAKE2b of the bytes, as 32 hexadecimal digits."""
         if isinstance(self.content, bytes):
             return blake2b(self.content, digest_size=16).hexdigest()
-        found = blake2b(digest_size=16)
+        digest = blake2b(digest_size=16)
         with self.open() as file:
             while piece := file.read(_PIECE):
-                found.update(piece)
-        return found.hexdigest()
+                digest.update(piece)
+        return digest.hexdigest()
 
     def document(
         self,
@@ -121,7 +123,7 @@ class Blob(Value):
         boxes: Boxes = NO_BOXES,
         meta: Meta = (),
     ) -> Document:
-        """The document that a reader makes of it: the same bytes read in the same way have the same id."""
+        """Build the document that a reader makes of this blob. The same bytes, read in the same way, get the same id."""
         return _document(
             f"{self.content_hash}.{reader.name}", text, self.uri, title, reader.media_type,
             tuple(pages), tuple(headings), meta, (), tuple(regions), boxes,
@@ -133,7 +135,7 @@ _document = maker(Document)
 
 @dataclass(frozen=True)
 class Reading(Value):
-    """What was got out of a blob.
+    """Content that a reader extracts from a blob.
 
     Args:
         document: its text, with the starts of its pages and its headings.
@@ -144,7 +146,7 @@ class Reading(Value):
         images: the pictures that regions of the document name by their hash.
         warnings: what a person should know, each a sentence.
         lacks: what was missing here to read all of it; empty if nothing was.
-        beside: which regions show a picture that may stand beside the document, by the region's number, from 0, and
+        linked_images: which regions show a picture that may stand beside the document, by the region's number, from 0, and
             what the document calls the picture: `((3, "img/wall.png"),)`. It is put in where the folder is known.
     """
 
@@ -156,30 +158,30 @@ class Reading(Value):
     images: tuple[Blob, ...] = ()
     warnings: tuple[str, ...] = ()
     lacks: str = ""
-    beside: tuple[tuple[int, str], ...] = ()
+    linked_images: tuple[tuple[int, str], ...] = ()
 
 
-def counted(dropped: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Counts of what was seen and not read, by name, without zeros."""
-    return tuple(sorted((what, count) for what, count in dropped.items() if count)) if dropped else ()
+def nonzero_counts(dropped: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Sort counts of unread content by name, without zeros."""
+    return tuple(sorted((name, count) for name, count in dropped.items() if count)) if dropped else ()
 
 
 def title_of(headings: Sequence[Heading]) -> str:
-    """The first heading, if it is one of level 1."""
+    """Return the first heading if its level is 1, else an empty text."""
     return headings[0].text if headings and headings[0].level == 1 else ""
 
 
 @runtime_checkable
 class FileReader(Protocol):
-    """Reads one format.
+    """Reader of one format.
 
     Attributes:
         name: of the format; part of the ids of documents.
         version: count it up when the same bytes give another text: the next `sync` reads its files again.
         suffixes: of file names, in lower case, with their dot.
-        apart: True where files are read in a process of its own: what is complicated, foreign code, or made to do harm.
-            A reader that does not say so works in the process of its caller, so that it may ask a model, hold a
-            connection, or be defined in a script.
+        isolated: True if files are read in a process of their own: the code is complicated, foreign, or parses
+            content that may do harm. A reader without this attribute runs in the caller's process, where it may
+            call a model, hold a connection, or be defined in a script.
     """
 
     @property
@@ -195,7 +197,7 @@ class FileReader(Protocol):
     def suffixes(self) -> tuple[str, ...]: ...
 
     def read(self, blob: Blob, /) -> Reading:
-        """The document in a blob.
+        """Read the document in a blob.
 
         Raises:
             DocumentError: it is not what its name says, damaged, too large or locked.
@@ -204,16 +206,16 @@ class FileReader(Protocol):
 
 
 @runtime_checkable
-class Equipped(Protocol):
-    """A reader that reads more where a program is installed: what lacked that is read again when it is there."""
+class ProgramReader(Protocol):
+    """Reader that reads more if a program is installed. Files that lacked it are read again once it is there."""
 
     def lacking(self) -> str:
-        """What is missing here, and how to get it; empty if nothing is."""
+        """Return what is missing on this machine, and how to get it; empty if nothing is."""
 
 
 @runtime_checkable
 class Container(Protocol):
-    """Gives the parts of a blob as blobs of their own: the members of an archive, the attachments of a mail.
+    """Reader that splits a blob into parts of their own: the members of an archive, the attachments of a mail.
 
     A reader may be a container as well: a mail is a document, and has attachments. A blob of at most `undivided` bytes,
     if the reader says so, is not asked for parts.
@@ -226,19 +228,20 @@ class Container(Protocol):
     def suffixes(self) -> tuple[str, ...]: ...
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
-        """One after the other, so that not all are in memory; the uri of each begins with the container's and a slash.
+        """Yield the parts one by one, so that few are in memory. Each uri begins with the container's and a slash.
 
         Raises:
             DocumentError: it is not what its name says, or is made to fill the memory or to leave its folder.
         """
 
 
-_UNSUSPICIOUS = 50_000_000
+# A small file of repeated text exceeds the ratio too, and can fill neither memory nor disk.
+_HARMLESS_SIZE = 50_000_000
 
 
 @dataclass(frozen=True)
 class ArchiveLimits(Value):
-    """How much may be in an archive.
+    """Limits on the content of an archive.
 
     Args:
         entries: files, folders and links.
@@ -252,27 +255,28 @@ class ArchiveLimits(Value):
     ratio: int = 200
     depth: int = 4
 
-    def allowed(self, packed: int) -> int:
-        """The unpacked bytes allowed for an archive of this size."""
-        return min(self.size, max(_UNSUSPICIOUS, self.ratio * packed))
+    def unpacked_limit(self, packed_size: int) -> int:
+        """Return the number of unpacked bytes allowed for an archive of this size."""
+        return min(self.size, max(_HARMLESS_SIZE, self.ratio * packed_size))
 
 
 LIMITS = ArchiveLimits()
 
 
 def is_container(reader: object) -> TypeGuard[Container]:
-    """Whether a reader unpacks blobs; asked for every file, so `isinstance` of a protocol is too slow."""
+    """Return whether a reader unpacks blobs. Called for every file, so `isinstance` with a protocol is too slow."""
     return hasattr(reader, "parts")
 
 
 @cache
-def is_pattern(known: str) -> bool:
-    """Whether a reader is named for a pattern of names, not for a suffix."""
-    return not known.startswith(".") or any(mark in known for mark in "*?[/")
+def is_pattern(key: str) -> bool:
+    """Return whether a reader's key is a pattern of names, not a suffix."""
+    # Cached: the keys are few, and each is tested again for every file.
+    return not key.startswith(".") or any(mark in key for mark in "*?[/")
 
 
 def reader_of(name: str, readers: Mapping[str, FileReader]) -> FileReader | None:
-    """The reader for a file of this name; None where no reader knows it.
+    """Return the reader for a file of this name; None if no reader knows it.
 
     A pattern with a slash is compared with the whole name, one without with what follows the last slash; case does not
     count. The longer of two suffixes counts: `.tar.gz` before `.gz`.
@@ -281,31 +285,31 @@ def reader_of(name: str, readers: Mapping[str, FileReader]) -> FileReader | None
     >>> reader_of("Thesis.DOCX", by_suffix()), reader_of("photo.xyz", by_suffix())
     (DocxReader(), None)
     """
-    whole = name.lower()
-    last = whole.rpartition("/")[2]
+    path = name.lower()
+    file_name = path.rpartition("/")[2]
     for pattern, reader in readers.items():
         if not is_pattern(pattern):  # patterns come first
             break
-        if fnmatchcase(whole if "/" in pattern else last, pattern):
+        if fnmatchcase(path if "/" in pattern else file_name, pattern):
             return reader
-    dot = last.rfind(".")
+    dot = file_name.rfind(".")
     if dot <= 0:
         return None
-    before = last.rfind(".", 0, dot)
-    return (readers.get(last[before:]) if before > 0 else None) or readers.get(last[dot:])
+    inner_dot = file_name.rfind(".", 0, dot)
+    return (readers.get(file_name[inner_dot:]) if inner_dot > 0 else None) or readers.get(file_name[dot:])
 
 
 def for_web(reader: FileReader) -> FileReader:
-    """The reader that reads the same format where it comes from the web; most have no other."""
-    other: Callable[[], FileReader] = getattr(reader, "for_web", lambda: reader)
-    return other()
+    """Return the variant of a reader for web pages; most readers have none and stand for themselves."""
+    web_reader: Callable[[], FileReader] = getattr(reader, "for_web", lambda: reader)
+    return web_reader()
 
 
-def versioned(reader: FileReader) -> str:
-    """A reader as the rows of its sources name it.
+def versioned_name(reader: FileReader) -> str:
+    """Return a reader's name and version, as the rows of its sources store them.
 
     >>> from spolia.indexing.readers.markup.markdown import MarkdownReader
-    >>> versioned(MarkdownReader())
+    >>> versioned_name(MarkdownReader())
     'markdown 4'
     """
     return f"{reader.name} {reader.version}"

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from spolia.core.function import untold
 from spolia.core.redaction import Redactor, masked
 from spolia.errors import GroupError
-from spolia.indexing.readers.reader import Blob, Container, Equipped, FileReader, Reading, for_web, is_pattern
+from spolia.indexing.readers.reader import Blob, Container, FileReader, ProgramReader, Reading, for_web, is_pattern
 from spolia.types import Document, Value, kept
 
 Reads: TypeAlias = Callable[[Blob], "str | Document | Reading"]
@@ -22,7 +22,7 @@ Reads: TypeAlias = Callable[[Blob], "str | Document | Reading"]
 
 @dataclass(frozen=True)
 class FunctionReader(Value):
-    """Reads files by a function.
+    """Reader that calls a function.
 
     Args:
         function: takes the `Blob` (its name, bytes, or the file to open) and gives the text, a `Document`, of which all
@@ -50,30 +50,31 @@ class FunctionReader(Value):
     def __post_init__(self) -> None:
         if reason := untold(self.function):
             raise GroupError(f"A store cannot remember that its documents were read by this function: {reason}")
+        # Compared instead of the function, which is another object in each process.
         object.__setattr__(self, "place", f"{self.function.__module__}:{self.function.__qualname__}")
 
     @kept
     def name(self) -> str:
-        """The function's name; ids of documents end with it."""
+        """Return the function's name, with which ids of documents end."""
         return self.function.__name__
 
     def read(self, blob: Blob, /) -> Reading:
-        found = self.function(blob)
-        if isinstance(found, Reading):
-            return found.but(document=self._own(found.document, blob))
-        if isinstance(found, Document):
-            return Reading(self._own(found, blob))
-        if isinstance(found, str):
-            return Reading(blob.document(self, found))
-        raise TypeError(f"{self.name} gave {type(found).__name__}. Give a text, a Document or a Reading.")
+        result = self.function(blob)
+        if isinstance(result, Reading):
+            return result.but(document=self._identify(result.document, blob))
+        if isinstance(result, Document):
+            return Reading(self._identify(result, blob))
+        if isinstance(result, str):
+            return Reading(blob.document(self, result))
+        raise TypeError(f"{self.name} gave {type(result).__name__}. Give a text, a Document or a Reading.")
 
-    def _own(self, document: Document, blob: Blob) -> Document:
-        """The document under the id that says from which bytes and how it was read."""
-        own = blob.document(self, "")
-        return document.but(id=own.id, uri=own.uri)
+    def _identify(self, document: Document, blob: Blob) -> Document:
+        """Give a document the id and uri that this reader's documents of a blob have."""
+        identified = blob.document(self, "")
+        return document.but(id=identified.id, uri=identified.uri)
 
 
-_PLACES: Mapping[str, str] = {
+_BUILT_IN_SUFFIXES: Mapping[str, str] = {
     "text.TextReader": ".txt .text .log",
     "subtitles.SubtitleReader": ".srt .vtt",
     "markup.markdown.MarkdownReader": ".md .markdown .mdown .mkd",
@@ -114,41 +115,42 @@ file is found: to load all takes 0.1 s."""
 
 
 @cache
-def _made(place: str) -> FileReader:
+def _load_reader(place: str) -> FileReader:
+    # Cached: readers are immutable, so one of each is enough.
     module, _, name = place.rpartition(".")
     reader: FileReader = getattr(import_module(f"{__package__}.{module}"), name)()
     return reader
 
 
-class _BuiltIn(Sequence[FileReader]):
-    """All built-in readers; each is made when it is asked for."""
+class _BuiltInReaders(Sequence[FileReader]):
+    """Built-in readers, each constructed at its first use."""
 
     def __len__(self) -> int:
-        return len(_PLACES)
+        return len(_BUILT_IN_SUFFIXES)
 
-    def __getitem__(self, at: Any) -> Any:
-        places = tuple(_PLACES)[at]
-        return _made(places) if isinstance(places, str) else tuple(map(_made, places))
+    def __getitem__(self, index: Any) -> Any:
+        places = tuple(_BUILT_IN_SUFFIXES)[index]
+        return _load_reader(places) if isinstance(places, str) else tuple(map(_load_reader, places))
 
     def __repr__(self) -> str:
         return "READERS"
 
 
-class _BySuffix(UserDict[str, Any]):
-    """Readers by pattern and suffix, built-in ones by their place until they are asked for."""
+class _ReaderMap(UserDict[str, Any]):
+    """Readers by pattern and suffix; built-in ones are loaded at their first use."""
 
-    def __getitem__(self, known: str) -> FileReader:
-        found: FileReader | str = self.data[known]
-        return _made(found) if isinstance(found, str) else found
+    def __getitem__(self, key: str) -> FileReader:
+        entry: FileReader | str = self.data[key]
+        return _load_reader(entry) if isinstance(entry, str) else entry
 
 
-READERS: Sequence[FileReader] = _BuiltIn()
+READERS: Sequence[FileReader] = _BuiltInReaders()
 Readers: TypeAlias = Sequence[FileReader] | Mapping[str, FileReader | Reads]
 """All of them; or, by suffix or pattern, those that read some files otherwise than the built-in ones."""
 
 
 def by_suffix(readers: Readers = READERS) -> Mapping[str, FileReader]:
-    """The reader of each pattern and suffix, patterns first; where two know one, the later one.
+    """Map each pattern and suffix to its reader, patterns first. If two readers claim one, the later one wins.
 
     Raises:
         GroupError: a function that a store could not tell from another one, or that nothing names the files of.
@@ -170,18 +172,18 @@ def _by_built_in_suffix() -> Mapping[str, FileReader]:
 
 
 def _by_suffix(pairs: Iterable[tuple[str, FileReader | str]]) -> Mapping[str, FileReader]:
-    found = {_suffix(known): reader for known, reader in pairs}
+    found = {_normalize_key(known): reader for known, reader in pairs}
     patterns = {known: reader for known, reader in reversed(found.items()) if is_pattern(known)}
-    return _BySuffix(patterns | {known: reader for known, reader in found.items() if known not in patterns})
+    return _ReaderMap(patterns | {known: reader for known, reader in found.items() if known not in patterns})
 
 
 def _pairs(readers: Readers) -> Iterator[tuple[str, FileReader | str]]:
     if readers is READERS:
-        yield from ((known, place) for place, suffixes in _PLACES.items() for known in suffixes.split())
+        yield from ((key, place) for place, suffixes in _BUILT_IN_SUFFIXES.items() for key in suffixes.split())
     elif isinstance(readers, Mapping):
         yield from _pairs(READERS)
-        for known, reader in readers.items():
-            yield known, reader if isinstance(reader, FileReader) else FunctionReader(reader, (known,))
+        for key, reader in readers.items():
+            yield key, reader if isinstance(reader, FileReader) else FunctionReader(reader, (key,))
     else:
         for reader in readers:
             if not isinstance(reader, FileReader):
@@ -190,12 +192,12 @@ def _pairs(readers: Readers) -> Iterator[tuple[str, FileReader | str]]:
                     f"{reader!r:.80} ({type(reader).__name__}) is not a reader. Write which files it reads: "
                     f"readers={{'*.foo': {name}}}."
                 )
-            yield from ((known, reader) for known in reader.suffixes)
+            yield from ((key, reader) for key in reader.suffixes)
 
 
 @dataclass(frozen=True)
 class RedactingReader(Value):
-    """Reads files as another reader does, and covers what a redactor finds: in the text, the title, tables and fields.
+    """Reader that redacts the result of another reader: text, title, headings, tables and fields.
 
     The text stays as long as it was, so quotes, pages and boxes are right. Pictures are left out: nobody has looked
     into them.
@@ -221,66 +223,66 @@ class RedactingReader(Value):
         return self.reader.suffixes
 
     @property
-    def apart(self) -> bool:
+    def isolated(self) -> bool:
         return getattr(self.reader, "apart", False)
 
     def for_web(self) -> "RedactingReader":
         return self.but(reader=for_web(self.reader))
 
     def lacking(self) -> str:
-        return self.reader.lacking() if isinstance(self.reader, Equipped) else ""
+        return self.reader.lacking() if isinstance(self.reader, ProgramReader) else ""
 
     def read(self, blob: Blob, /) -> Reading:
-        found = self.reader.read(blob)
-        document = found.document
+        reading = self.reader.read(blob)
+        document = reading.document
         regions = tuple(
-            one.but(
-                rows=tuple(tuple(map(self._covered, row)) for row in one.rows), caption=self._covered(one.caption)
+            region.but(
+                rows=tuple(tuple(map(self._redact, row)) for row in region.rows), caption=self._redact(region.caption)
             ).but(image="")
-            for one in document.regions
+            for region in document.regions
         )
-        headings = tuple(one.but(text=self._covered(one.text)) for one in document.headings)
-        meta = tuple((key, self._covered(value) if isinstance(value, str) else value) for key, value in document.meta)
-        covered = document.but(
+        headings = tuple(heading.but(text=self._redact(heading.text)) for heading in document.headings)
+        meta = tuple((key, self._redact(value) if isinstance(value, str) else value) for key, value in document.meta)
+        redacted = document.but(
             id=f"{blob.content_hash}.{self.name}",
-            text=self._covered(document.text),
-            title=self._covered(document.title),
+            text=self._redact(document.text),
+            title=self._redact(document.title),
             headings=headings,
             regions=regions,
             meta=meta,
         )
-        dropped = dict(found.dropped) | ({"pictures, since it is redacted": n} if (n := len(found.images)) else {})
-        return found.but(document=covered, images=(), beside=(), dropped=tuple(sorted(dropped.items())))
+        dropped = dict(reading.dropped) | ({"pictures, since it is redacted": n} if (n := len(reading.images)) else {})
+        return reading.but(document=redacted, images=(), linked_images=(), dropped=tuple(sorted(dropped.items())))
 
-    def _covered(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return masked(text, self.redactor)
 
 
 @dataclass(frozen=True)
 class RedactingContainer(RedactingReader):
-    """A reader that also gives parts, such as the attachments of a mail; those are read by their own readers."""
+    """Redacting reader with parts, such as the attachments of a mail. Their own readers read those."""
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         assert isinstance(self.reader, Container)
         return self.reader.parts(blob)
 
 
-def redacting(redactor: Redactor, readers: Readers = READERS) -> Mapping[str, FileReader]:
-    """Readers that cover what a redactor finds, as `sync(readers=…)` takes them.
+def redacting_readers(redactor: Redactor, readers: Readers = READERS) -> Mapping[str, FileReader]:
+    """Wrap readers so that they redact, for `sync(readers=…)`.
 
     >>> from spolia.core.redaction import Patterns
     >>> from spolia.indexing.readers.reader import Blob
-    >>> redacting(Patterns())[".txt"].read(Blob("a.txt", b"Ask ann@example.org.")).document.text
+    >>> redacting_readers(Patterns())[".txt"].read(Blob("a.txt", b"Ask ann@example.org.")).document.text
     'Ask ███████████████.'
     """
-    found: dict[str, FileReader] = {}
-    for known, reader in by_suffix(readers).items():
+    wrapped: dict[str, FileReader] = {}
+    for key, reader in by_suffix(readers).items():
         kind = RedactingContainer if isinstance(reader, Container) else RedactingReader
-        found[known] = kind(reader, redactor) if hasattr(reader, "read") else reader
-    return found
+        wrapped[key] = kind(reader, redactor) if hasattr(reader, "read") else reader
+    return wrapped
 
 
-def _suffix(known: str) -> str:
-    """`*.foo` and `.foo` are the same."""
-    plain = known.lower()
+def _normalize_key(key: str) -> str:
+    """Lower the case of a key, and shorten `*.foo` to `.foo`."""
+    plain = key.lower()
     return plain[1:] if plain.startswith("*.") and not is_pattern(plain[1:]) else plain

@@ -1,16 +1,16 @@
-"""Documents whose text is the source itself: what stands where in it is noted, and never costs the text."""
+"""Readings whose text is the source itself: a failure to find the structure never costs the text."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from spolia.indexing.readers.reader import Blob, FileReader, Reading
-from spolia.indexing.readers.text import Decoded
+from spolia.indexing.readers.text import DecodedText
 from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Heading, Meta, Region
 
 
 class Structure(NamedTuple):
-    """What a reader notes of a text beside its words."""
+    """Headings, regions and metadata that a reader finds in a text."""
 
     title: str = ""
     headings: Iterable[Heading] = ()
@@ -18,27 +18,29 @@ class Structure(NamedTuple):
     meta: Meta = ()
     dropped: Mapping[str, int] = {}
     images: Iterable[Blob] = ()
-    beside: tuple[tuple[int, str], ...] = ()
+    linked_images: tuple[tuple[int, str], ...] = ()
     warnings: tuple[str, ...] = ()
 
 
-def structured(source: Decoded, reader: FileReader, blob: Blob, note: Callable[[str], Structure]) -> Reading:
-    """The reading of a text with its structure; without it, and a warning, if noting it fails."""
+def read_structured(
+    source: DecodedText, reader: FileReader, blob: Blob, find_structure: Callable[[str], Structure]
+) -> Reading:
+    """Return the reading of a text with its structure; if finding that fails, with a warning instead."""
     failures = UnitFailures()
 
     def read() -> Structure:
-        found = note(source.text)
-        return found._replace(headings=tuple(found.headings), regions=tuple(found.regions))
+        structure = find_structure(source.text)
+        return structure._replace(headings=tuple(structure.headings), regions=tuple(structure.regions))
 
-    found = failures.attempt("structure", read, Structure())
-    reading = source.reading(
+    structure = failures.attempt("structure", read, Structure())
+    reading = source.build_reading(
         reader,
         blob,
-        title=found.title,
-        headings=found.headings,
-        regions=found.regions,
-        meta=found.meta,
-        dropped={**found.dropped, **failures.dropped()},
+        title=structure.title,
+        headings=structure.headings,
+        regions=structure.regions,
+        meta=structure.meta,
+        dropped={**structure.dropped, **failures.dropped()},
     )
-    warnings = (*reading.warnings, *found.warnings, *failures.warnings())
-    return reading.but(images=tuple(found.images), beside=found.beside, warnings=warnings)
+    warnings = (*reading.warnings, *structure.warnings, *failures.warnings())
+    return reading.but(images=tuple(structure.images), linked_images=structure.linked_images, warnings=warnings)

@@ -10,7 +10,7 @@ from itertools import pairwise, takewhile
 from spolia.core.patterns import pattern
 from spolia.indexing.readers.layout import LINE, Layout
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.text import source_text
+from spolia.indexing.readers.text import read_source_text
 from spolia.types import Value
 
 _WEBVTT = "WEBVTT"
@@ -23,7 +23,7 @@ _TAG = re.compile(r"</?(?:i|b|u|s|c|v|lang|ruby|rt|font)(?:[\s.][^<>]*)?>|<\d[\d
 
 @dataclass(frozen=True)
 class SubtitleReader(Value):
-    """Reads subtitles: a line of text and a region `segment`, which has its time, for each cue.
+    """Reader of subtitles. Each cue becomes a line of text and a region `segment` with its time.
 
     Speakers are kept (`<v Ann>` becomes `Ann: `); other tags, positions, numbers and notes are not. In captions that
     roll up, a line that the cue before showed already is not repeated. Source: https://www.w3.org/TR/webvtt1/
@@ -40,50 +40,53 @@ class SubtitleReader(Value):
     suffixes = (".srt", ".vtt")
 
     def read(self, blob: Blob, /) -> Reading:
-        source = source_text(blob)
-        layout, found, before = Layout(), False, ""
-        rolls = _WORD_TIME.search(source.text) is not None
+        source = read_source_text(blob)
+        layout, has_cues, previous_line = Layout(), False, ""
+        is_roll_up = _WORD_TIME.search(source.text) is not None
 
         def write(start: float, end: float, lines: list[str]) -> None:
-            nonlocal before
-            words = [words for line in lines if (words := _words(line))]
-            if rolls:
-                words, before = [line for line in words if line != before], words[-1] if words else before
+            nonlocal previous_line
+            words = [words for line in lines if (words := _plain_words(line))]
+            if is_roll_up:
+                words, previous_line = (
+                    [line for line in words if line != previous_line],
+                    words[-1] if words else previous_line,
+                )
             layout.gap(LINE)
             mark = layout.mark()
             layout.write(" ".join(words))
             if words:
-                layout.region("segment", mark, seconds=(start, max(start, end)))
+                layout.add_region("segment", mark, seconds=(start, max(start, end)))
 
-        for cue in _cues(source.text):
-            found = True
+        for cue in _parse_cues(source.text):
+            has_cues = True
             layout.attempt("cue", partial(write, *cue), partial(" ".join, cue[2]))
         warnings = source.warnings
-        if not found and (text := source.text.removeprefix(_WEBVTT).strip()):
-            layout.write(text, exactly=True)
+        if not has_cues and (text := source.text.removeprefix(_WEBVTT).strip()):
+            layout.write(text, is_exact=True)
             warnings += ("No line is a time such as '00:01:05,000 --> 00:01:07,500', so it was read as plain text.",)
-        reading = layout.reading(self, blob, encoding=source.encoding, warnings=warnings)
+        reading = layout.build_reading(self, blob, encoding=source.encoding, warnings=warnings)
         kind = self.media_type if source.text.startswith(_WEBVTT) else "application/x-subrip"
         return reading.but(document=reading.document.but(media_type=kind))
 
 
-def _cues(text: str) -> Iterator[tuple[float, float, list[str]]]:
-    """Start and end in seconds, and the lines, of each cue."""
+def _parse_cues(text: str) -> Iterator[tuple[float, float, list[str]]]:
+    """Yield the start and end in seconds, and the lines, of each cue."""
     lines = text.splitlines()
-    times = [(at, found) for at, line in enumerate(lines) if (found := _TIMING.match(line))]
-    for (at, found), (after, _) in pairwise((*times, (len(lines), None))):
-        said = lines[at + 1 : after]
+    times = [(index, timing) for index, line in enumerate(lines) if (timing := _TIMING.match(line))]
+    for (index, timing), (next_index, _) in pairwise((*times, (len(lines), None))):
+        cue_lines = lines[index + 1 : next_index]
         if text.startswith(_WEBVTT):
-            said = list(takewhile(bool, said))  # in SubRip, blank lines may stand within a cue
-        elif after < len(lines) and said and said[-1].strip().isdigit():
-            del said[-1]  # the number of the next cue
-        assert found is not None
-        yield _seconds(*found.groups()[:4]), _seconds(*found.groups()[4:]), said
+            cue_lines = list(takewhile(bool, cue_lines))  # in SubRip, blank lines may stand within a cue
+        elif next_index < len(lines) and cue_lines and cue_lines[-1].strip().isdigit():
+            del cue_lines[-1]  # the number of the next cue
+        assert timing is not None
+        yield _seconds(*timing.groups()[:4]), _seconds(*timing.groups()[4:]), cue_lines
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str | None) -> float:
     return int(hours or 0) * 3600 + int(minutes) * 60 + float(f"{seconds}.{fraction or 0}")
 
 
-def _words(line: str) -> str:
+def _plain_words(line: str) -> str:
     return html.unescape(_TAG.sub("", _VOICE.sub(r"\1: ", line))).strip()

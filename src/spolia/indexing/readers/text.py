@@ -1,4 +1,4 @@
-"""Plain text: from bytes to characters. The encoding of what is not UTF-8 is guessed, and the reading says so."""
+"""Plain text: decodes bytes. An encoding other than UTF-8 is guessed, and the reading reports the guess."""
 
 import codecs
 import re
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from spolia.deferred import chardet
 from spolia.errors import DocumentError
-from spolia.indexing.readers.reader import Blob, FileReader, Reading, counted, is_page, signature_of
+from spolia.indexing.readers.reader import Blob, FileReader, Reading, is_page, nonzero_counts, signature_of
 from spolia.types import Heading, Meta, Region, Value
 from spolia.types.value import maker
 
@@ -21,9 +21,9 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_CONTROLS = bytes([*range(9), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
-_LETTERS = bytes([*range(0x41, 0x5B), *range(0x61, 0x7B)])
-_HIGH = bytes(range(0x80, 0x100))
+_CONTROL_BYTES = bytes([*range(9), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
+_ASCII_LETTERS = bytes([*range(0x41, 0x5B), *range(0x61, 0x7B)])
+_HIGH_BYTES = bytes(range(0x80, 0x100))
 # Every byte has a character: the five that cp1252 leaves out are read as in Latin-1.
 _CP1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
 _STRAY = {0xDC00 + byte: _CP1252[byte] for byte in range(0x80, 0x100)}
@@ -31,18 +31,18 @@ _SAMPLE = 4096
 
 
 @dataclass(frozen=True)
-class Decoded(Value):
-    """A text, the name of its encoding, and what was not certain about it."""
+class DecodedText(Value):
+    """Text, the name of its encoding, and warnings about what is uncertain."""
 
     text: str
     encoding: str = "utf-8"
     warnings: tuple[str, ...] = ()
 
-    def warned(self, warning: str) -> "Decoded":
-        """The same with one more warning."""
+    def with_warning(self, warning: str) -> "DecodedText":
+        """Return a copy with one more warning."""
         return self.but(warnings=(*self.warnings, warning))
 
-    def reading(
+    def build_reading(
         self,
         reader: FileReader,
         blob: Blob,
@@ -53,88 +53,91 @@ class Decoded(Value):
         meta: Meta = (),
         dropped: Mapping[str, int] | None = None,
     ) -> Reading:
-        """What a reader gives of a blob whose source is the document."""
+        """Build the reading of a blob whose source is the document."""
         document = blob.document(reader, self.text, title=title, headings=headings, regions=regions, meta=meta)
-        return _reading(document, self.encoding, dropped=counted(dropped or {}), warnings=self.warnings)
+        return _unchecked_reading(
+            document, self.encoding, dropped=nonzero_counts(dropped or {}), warnings=self.warnings
+        )
 
 
-_reading, _decoded = maker(Reading), maker(Decoded)
+_unchecked_reading, _decoded_text = maker(Reading), maker(DecodedText)
 
 
-def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
-    """The characters of a text file, without a byte order mark; line ends stay as they are. The encoding that the
-    content declares counts unless a mark or the bytes say otherwise.
+def decode(data: bytes, uri: str, declared: str = "") -> DecodedText:
+    """Decode a text file, without its byte order mark; line ends stay. The encoding that the content declares counts
+    unless a mark or the bytes say otherwise.
 
-    >>> decoded(b"caf\\xe9", "a.txt").text, decoded("café".encode("utf-16"), "b.txt").text
+    >>> decode(b"caf\\xe9", "a.txt").text, decode("café".encode("utf-16"), "b.txt").text
     ('café', 'café')
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     for bom, encoding in _BOMS:
         if data.startswith(bom):
-            return _strictly(data[len(bom) :], encoding, uri)
-    if other := signature_of(data):
-        raise _not_text(uri, f"it is {other.what}", data)
-    controls = len(data) - len(data.translate(None, _CONTROLS))
-    if controls and (wide := _without_mark(data)):
-        guess = f"It has no byte order mark; it was read as {wide.upper()}, because of the bytes that are 0."
-        return _strictly(data, wide, uri, guess)
+            return _decode_strictly(data[len(bom) :], encoding, uri)
+    # Before guessing: an archive or picture named .txt could pass as a text in some encoding.
+    if signature := signature_of(data):
+        raise _not_text_error(uri, f"it is {signature.description}", data)
+    controls = len(data) - len(data.translate(None, _CONTROL_BYTES))
+    if controls and (wide_encoding := _wide_encoding(data)):
+        guess = f"It has no byte order mark; it was read as {wide_encoding.upper()}, because of the bytes that are 0."
+        return _decode_strictly(data, wide_encoding, uri, guess)
     if declared in ("iso8859-1", "cp1252"):  # as browsers do
-        return Decoded(codecs.charmap_decode(data, "strict", _CP1252)[0], "cp1252")
+        return DecodedText(codecs.charmap_decode(data, "strict", _CP1252)[0], "cp1252")
     if declared and declared not in ("utf-8", "ascii"):
-        return _strictly(data, "utf-8" if declared.startswith(("utf-16", "utf-32")) else declared, uri)
+        return _decode_strictly(data, "utf-8" if declared.startswith(("utf-16", "utf-32")) else declared, uri)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        return _guessed(data, uri, controls, error)
+        return _decode_by_guess(data, uri, controls, error)
     if controls * 10 > len(data):
-        raise _not_text(uri, f"{controls} of its {len(data)} bytes are control characters", data)
-    return _decoded(text, warnings=_controls(controls))
+        raise _not_text_error(uri, f"{controls} of its {len(data)} bytes are control characters", data)
+    return _decoded_text(text, warnings=_control_warnings(controls))
 
 
-def encoding_called(name: str) -> str:
-    """What Python calls an encoding; empty for one that it does not know."""
+def python_encoding(name: str) -> str:
+    """Return Python's name of an encoding; empty if Python does not know it."""
     try:
         return codecs.lookup(name).name
     except (LookupError, ValueError):
         return ""
 
 
-def source_text(blob: Blob, unit: str = "") -> Decoded:
-    """The characters of a text file whose format is not HTML; of a large one that is read in parts, whose `unit` is
-    `rows` or `lines`, its beginning."""
+def read_source_text(blob: Blob, unit: str = "") -> DecodedText:
+    """Decode a text file that is not HTML. Of a large file that is read in parts (`unit`: `rows` or `lines`), decode
+    the beginning."""
     is_beginning = bool(unit) and is_large(blob)
-    found = decoded((beginning(blob) if is_beginning else blob).data, blob.uri)
-    if is_page(found.text):
+    source = decode((read_beginning(blob) if is_beginning else blob).data, blob.uri)
+    if is_page(source.text):
         raise DocumentError(
-            f"{blob.uri} is an HTML page, although its name says otherwise: it begins with {found.text[:20]!r}. "
+            f"{blob.uri} is an HTML page, although its name says otherwise: it begins with {source.text[:20]!r}. "
             "Give it the suffix .html, or take it out of the folder."
         )
     if is_beginning:
-        return found.warned(f"It has {blob.size} bytes: this is its beginning, its {unit} are read in parts.")
-    return found
+        return source.with_warning(f"It has {blob.size} bytes: this is its beginning, its {unit} are read in parts.")
+    return source
 
 
-def _controls(count: int) -> tuple[str, ...]:
+def _control_warnings(count: int) -> tuple[str, ...]:
     return (f"It holds {count} control characters.",) if count else ()
 
 
-def _strictly(data: bytes, encoding: str, uri: str, warning: str = "") -> Decoded:
+def _decode_strictly(data: bytes, encoding: str, uri: str, warning: str = "") -> DecodedText:
     warnings = [warning] if warning else []
     try:
-        return Decoded(data.decode(encoding), encoding, tuple(warnings))
+        return DecodedText(data.decode(encoding), encoding, tuple(warnings))
     except UnicodeDecodeError:
         text = data.decode(encoding, "replace")
     if lost := text.count("\ufffd"):
         if lost * 10 > len(text):
-            raise _not_text(uri, f"{lost} of its {len(text)} characters are not {encoding.upper()}", data)
+            raise _not_text_error(uri, f"{lost} of its {len(text)} characters are not {encoding.upper()}", data)
         warnings.append(f"{lost} characters were not {encoding.upper()} and are shown as \ufffd.")
-    return Decoded(text, encoding, tuple(warnings))
+    return DecodedText(text, encoding, tuple(warnings))
 
 
-def _without_mark(data: bytes) -> str:
+def _wide_encoding(data: bytes) -> str:
     """Return the encoding: UTF-32 has two bytes of 0 in four, UTF-16 of mostly Western text one in two."""
     sample = data[:_SAMPLE]
-    zeros = [set(sample[at::4]) == {0} for at in range(4)]
+    zeros = [set(sample[offset::4]) == {0} for offset in range(4)]
     if len(data) % 4 == 0 and ((zeros[0] and zeros[1]) or (zeros[2] and zeros[3])):
         return "utf-32-be" if zeros[0] else "utf-32-le"
     pairs = len(sample) // 2
@@ -144,12 +147,13 @@ def _without_mark(data: bytes) -> str:
     return "utf-16-le" if odd > even else "utf-16-be"
 
 
-def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) -> Decoded:
+def _decode_by_guess(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) -> DecodedText:
+    # A single-byte encoding would accept any binary file.
     if controls * 100 > len(data) or b"\0" in data:
-        raise _not_text(uri, f"{controls} of its {len(data)} bytes are control characters", data)
+        raise _not_text_error(uri, f"{controls} of its {len(data)} bytes are control characters", data)
     place = f"byte {error.start + 1} is {data[error.start]:#04x}"
-    high = len(data) - len(data.translate(None, _HIGH))
-    letters = len(data) - len(data.translate(None, _LETTERS))
+    high = len(data) - len(data.translate(None, _HIGH_BYTES))
+    letters = len(data) - len(data.translate(None, _ASCII_LETTERS))
     text = data.decode("utf-8", "surrogateescape")
     stray = len(text) - len(text.encode("utf-8", "ignore").decode())
     valid = len(text) - (len(data) - high) - stray
@@ -157,7 +161,7 @@ def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) ->
     # rare, or stands alone between letters of ASCII.
     if valid > 4 * stray or (valid * 2 > stray and len(_LONE_STRAY.findall(text)) * 2 >= stray):
         warning = f"Bytes that are not UTF-8: {stray} ({place}); they were read as cp1252, which is a guess."
-        return Decoded(text.translate(_STRAY), "utf-8 and cp1252", (warning,))
+        return DecodedText(text.translate(_STRAY), "utf-8 and cp1252", (warning,))
     encoding, confidence = detect_encoding(data)
     if not encoding and high > letters:
         raise DocumentError(
@@ -171,13 +175,13 @@ def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) ->
     )
     if encoding == "cp1252":
         text = codecs.charmap_decode(data, "strict", _CP1252)[0]
-        return Decoded(text, encoding, (warning, *_controls(controls)))
-    return _strictly(data, encoding, uri, warning)
+        return DecodedText(text, encoding, (warning, *_control_warnings(controls)))
+    return _decode_strictly(data, encoding, uri, warning)
 
 
-def _not_text(uri: str, why: str, data: bytes) -> DocumentError:
+def _not_text_error(uri: str, reason: str, data: bytes) -> DocumentError:
     return DocumentError(
-        f"{uri} is not a text, although its name says so: {why}; it begins with "
+        f"{uri} is not a text, although its name says so: {reason}; it begins with "
         f"{data[:8].hex(' ') or 'nothing'}. Give it the suffix of its format, or take it out of the folder."
     )
 
@@ -226,57 +230,57 @@ _HEAD = 1 << 16
 
 
 def is_large(blob: Blob) -> bool:
-    """Whether it is read in parts."""
+    """Return whether a file is read in parts."""
     return blob.size > LARGEST
 
 
-def beginning(blob: Blob) -> Blob:
-    """The first rows of a large file, as a blob under its name."""
+def read_beginning(blob: Blob) -> Blob:
+    """Return the first rows of a large file, as a blob under its name."""
     with blob.open() as file:
         head = file.read(_HEAD)
     return Blob(blob.uri, head[: head.rfind(b"\n") + 1] or head)
 
 
-def parts(blob: Blob, word: str, *, quoted: bool = False, head: int = 0) -> Iterator[Blob]:
-    """The parts of a large file, in UTF-8: `big.csv/rows-1-50000.csv`; none of others. If `quoted`, a line break within
-    double quotes belongs to its row. Every part begins with the `head` first lines, which are not counted."""
+def split_parts(blob: Blob, unit: str, *, quoted: bool = False, head: int = 0) -> Iterator[Blob]:
+    """Yield the parts of a large file, in UTF-8: `big.csv/rows-1-50000.csv`; none of others. If `quoted`, a line break
+    within double quotes belongs to its row. Every part begins with the `head` first lines, which are not counted."""
     if not is_large(blob):
         return
-    encoding = _encoding(blob)
+    encoding = _part_encoding(blob)
     suffix = blob.uri[blob.uri.rfind(".") :]
-    above, number, rows, size = b"", 0, list[bytes](), 0
-    for row in _rows(blob, encoding, quoted):
+    header, number, rows, size = b"", 0, list[bytes](), 0
+    for row in _read_rows(blob, encoding, quoted):
         if head:
-            above, head = above + row, head - 1
+            header, head = header + row, head - 1
             continue
         if rows and (size + len(row) > PART_BYTES or len(rows) == PART_ROWS):
-            yield _part(blob, word, suffix, above, number, rows)
+            yield _make_part(blob, unit, suffix, header, number, rows)
             number, rows, size = number + len(rows), [], 0
         rows.append(row)
         size += len(row)
     if rows:
-        yield _part(blob, word, suffix, above, number, rows)
+        yield _make_part(blob, unit, suffix, header, number, rows)
 
 
-def _part(blob: Blob, word: str, suffix: str, above: bytes, before: int, rows: list[bytes]) -> Blob:
-    return Blob(f"{blob.uri}/{word}-{before + 1}-{before + len(rows)}{suffix}", above + b"".join(rows))
+def _make_part(blob: Blob, unit: str, suffix: str, header: bytes, offset: int, rows: list[bytes]) -> Blob:
+    return Blob(f"{blob.uri}/{unit}-{offset + 1}-{offset + len(rows)}{suffix}", header + b"".join(rows))
 
 
-def _encoding(blob: Blob) -> str:
-    """By the beginning; what comes later and is otherwise is shown as lost."""
-    found = decoded(beginning(blob).data, blob.uri).encoding
-    if found.startswith("utf-32") or found == "utf-8 and cp1252":
+def _part_encoding(blob: Blob) -> str:
+    """Detect the encoding by the beginning. Later bytes that do not fit it become U+FFFD."""
+    encoding = decode(read_beginning(blob).data, blob.uri).encoding
+    if encoding.startswith("utf-32") or encoding == "utf-8 and cp1252":
         raise DocumentError(
-            f"{blob.uri} is too large to be read as {found}. Convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"
+            f"{blob.uri} is too large to be read as {encoding}. Convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"
         )
-    return found
+    return encoding
 
 
-def _rows(blob: Blob, encoding: str, quoted: bool) -> Iterator[bytes]:
-    """Rows in UTF-8, with their line ends."""
+def _read_rows(blob: Blob, encoding: str, quoted: bool) -> Iterator[bytes]:
+    """Yield rows in UTF-8, with their line ends."""
     open_row, quotes, size = list[bytes](), 0, 0
     with blob.open() as file:
-        for line in _lines(file, encoding):
+        for line in _read_lines(file, encoding):
             quotes += line.count(b'"') if quoted else 0
             open_row.append(line)
             size += len(line)
@@ -287,12 +291,13 @@ def _rows(blob: Blob, encoding: str, quoted: bool) -> Iterator[bytes]:
         yield b"".join(open_row)
 
 
-def _lines(file: BinaryIO, encoding: str) -> Iterator[bytes]:
-    """Lines in UTF-8, none longer than `LONGEST_ROW`."""
+def _read_lines(file: BinaryIO, encoding: str) -> Iterator[bytes]:
+    """Yield lines in UTF-8, none longer than `LONGEST_ROW`."""
     lines = iter(partial(file.readline, LONGEST_ROW), b"")
     if encoding not in ("utf-8", "ascii"):
         text = TextIOWrapper(file, encoding, "replace", newline="\n")
         lines = (line.encode("utf-8", "replace") for line in iter(partial(text.readline, LONGEST_ROW), ""))
+    # A text decoded from UTF-16 has its mark on the first line only.
     yield from filter(None, (line.removeprefix(codecs.BOM_UTF8) for line in islice(lines, 1)))
     yield from lines
 
@@ -303,7 +308,7 @@ _TERMINAL = re.compile("\x1b(?:\\[[0-?]{0,50}[ -/]{0,9}[@-~]|\\][^\x07\x1b]{0,10
 
 @dataclass(frozen=True)
 class TextReader(Value):
-    """Reads text files; line ends are kept. The escapes by which terminals colour words are left out.
+    """Reader of text files. It keeps line ends and removes the escapes by which terminals colour words.
 
     A file of more than 20 MB is read in parts of 50,000 lines at most; its own document is its beginning.
 
@@ -317,16 +322,16 @@ class TextReader(Value):
     suffixes = (".txt", ".text", ".log")
 
     def read(self, blob: Blob, /) -> Reading:
-        found = source_text(blob, "lines")
-        if "\x1b" in found.text:
-            found = found.but(text=_TERMINAL.sub("", found.text))
-        return found.reading(self, blob)
+        source = read_source_text(blob, "lines")
+        if "\x1b" in source.text:
+            source = source.but(text=_TERMINAL.sub("", source.text))
+        return source.build_reading(self, blob)
 
     @property
     def undivided(self) -> int:
-        """Bytes of a file at most that is one document, without parts."""
+        """Return the largest size of a file that is one document, without parts."""
         return LARGEST
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
-        """The lines of a file that is too large for one document; none for others."""
-        return parts(blob, "lines")
+        """Yield the parts of a file that is too large for one document; none of others."""
+        return split_parts(blob, "lines")

@@ -23,7 +23,7 @@ class UnitFailure(NamedTuple):
 
 
 class UnitFailures:
-    """Runs the reading of each unit of a file; counts and reports those that fail.
+    """Runner of each unit of a file. It counts and reports the units that fail.
 
     A unit that fails is read as plain text where the library gives any, and is empty otherwise. Not caught are limits
     that protect memory and disk, passwords, and packages that are missing: those concern the whole file.
@@ -31,7 +31,7 @@ class UnitFailures:
     >>> failures = UnitFailures()
     >>> [failures.attempt("shape", read, "", place="slide 7") for read in (lambda: str(1 / 0), lambda: "Stones.")]
     ['', 'Stones.']
-    >>> failures.dropped(), failures.warnings()
+    >>> failures.drop_answers(), failures.warnings()
     ({'unreadable shapes': 1}, ('1 shape could not be read (slide 7: ZeroDivisionError: division by zero).',))
     """
 
@@ -65,6 +65,7 @@ class UnitFailures:
             if not _concerns_unit(error):
                 raise
             failure = UnitFailure(place, _reason(error))
+        # Undo first: the plain text must not follow half of the unit.
         undo()
         if plain is not None:
             try:
@@ -85,26 +86,26 @@ class UnitFailures:
 
     def places(self, unit: str) -> set[str]:
         """Return the places of the units of this kind that failed."""
-        return {one.place for failures in (self._empty, self._plain) for one in failures.get(unit, ())}
+        return {failure.place for failures in (self._empty, self._plain) for failure in failures.get(unit, ())}
 
-    def include(self, other: "UnitFailures") -> None:
-        """Add the failures of a part of the file that was read apart."""
-        for mine, theirs in ((self._empty, other._empty), (self._plain, other._plain)):
-            for unit, failures in theirs.items():
-                mine.setdefault(unit, []).extend(failures)
+    def include(self, part: "UnitFailures") -> None:
+        """Add the failures of a part of the file that was read separately."""
+        for target, source in ((self._empty, part._empty), (self._plain, part._plain)):
+            for unit, failures in source.items():
+                target.setdefault(unit, []).extend(failures)
 
     def dropped(self) -> dict[str, int]:
-        """Numbers of the units that are empty, by kind, for `Reading.dropped`."""
+        """Return the number of empty units of each kind, for `Reading.dropped`."""
         return {f"unreadable {plural(unit)}": len(failures) for unit, failures in self._empty.items()}
 
     def warnings(self) -> tuple[str, ...]:
-        """A sentence for each kind of unit, with its first places and the first reason."""
+        """Return a sentence for each kind of unit, with its first places and the first reason."""
         empty = (
-            f"{several(len(failures), unit)} could not be read ({_described(failures)})."
+            f"{several(len(failures), unit)} could not be read ({_describe(failures)})."
             for unit, failures in self._empty.items()
         )
         plain = (
-            f"{several(len(failures), unit)} {_saved(unit, len(failures))} ({_described(failures)})."
+            f"{several(len(failures), unit)} {_outcome(unit, len(failures))} ({_describe(failures)})."
             for unit, failures in self._plain.items()
         )
         return (*empty, *plain)
@@ -126,14 +127,14 @@ def _reason(error: Exception) -> str:
     return (text if isinstance(error, DocumentError) else f"{type(error).__name__}: {text}")[:_LONGEST]
 
 
-def _saved(unit: str, number: int) -> str:
+def _outcome(unit: str, number: int) -> str:
     if unit in _WITHOUT_PLAIN_TEXT:
         return f"{'is' if number == 1 else 'are'} damaged and read as far as possible"
     return f"{'was' if number == 1 else 'were'} read as plain text"
 
 
-def _described(failures: list[UnitFailure]) -> str:
+def _describe(failures: list[UnitFailure]) -> str:
     places = [*dict.fromkeys(failure.place for failure in failures if failure.place)]
-    more = " ..." if len(places) > _MOST_PLACES else ""
+    ellipsis = " ..." if len(places) > _MOST_PLACES else ""
     reason = failures[0].reason
-    return f"{', '.join(places[:_MOST_PLACES])}{more}: {reason}" if places else reason
+    return f"{', '.join(places[:_MOST_PLACES])}{ellipsis}: {reason}" if places else reason

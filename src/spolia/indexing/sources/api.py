@@ -10,7 +10,7 @@ from urllib.parse import quote, urljoin
 
 from spolia.core.run_context import check_cancelled
 from spolia.egress.download import Fetched, fetch, origin
-from spolia.egress.retry import patiently
+from spolia.egress.retry import retry
 from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import RecordGathering, at, seconds_of, uri_of
@@ -186,7 +186,7 @@ class _Reading:
             deadline_s=source.deadline_s,
         )
         try:
-            found = patiently(ask, retries=source.retries)
+            found = retry(ask, retries=source.retries)
         except EgressError as error:
             kind = SourceUnavailable if isinstance(error, EgressFailed) else SourceError
             said = without_secrets(str(error), *(value for _, value in source.headers))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from spolia.errors import DocumentError, SourceError, SpoliaError
-from spolia.indexing.readers.reader import Equipped, FileReader, versioned
+from spolia.indexing.readers.reader import FileReader, ProgramReader, versioned_name
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sync.files import File, Files, Loaded, Skipped, SourceChanges
 from spolia.indexing.sync.report import DocumentReport
@@ -82,14 +82,14 @@ class Memory:
     def cursors(self) -> Mapping[str, str]:
         """How far the source was read."""
         snapshot = self._snapshot()
-        return dict(snapshot.opened.rows(sql.CURSORS, (self.source,))) if snapshot else {}
+        return dict(snapshot.open_store.rows(sql.CURSORS, (self.source,))) if snapshot else {}
 
     def stamps(self, uris: Sequence[str]) -> Mapping[str, Stamp]:
         """The stamps of the documents that are up to date, unless they have changed at their source."""
         snapshot = self._snapshot()
         if snapshot is None or self.reread:
             return {}
-        rows = snapshot.opened.rows(sql.LABELLED, {"uris": json.dumps(list(uris)), "at": snapshot.generation})
+        rows = snapshot.open_store.rows(sql.LABELLED, {"uris": json.dumps(list(uris)), "at": snapshot.generation})
         labels, lists = self.labels(), snapshot.readers.lists
         return {
             uri: (size, mtime_ns, status, reader)
@@ -105,7 +105,7 @@ class Memory:
     @cached_property
     def _versions(self) -> frozenset[str]:
         """The readers that are there, in their versions."""
-        return frozenset(map(versioned, (*self.readers.values(), TextReader())))
+        return frozenset(map(versioned_name, (*self.readers.values(), TextReader())))
 
     def _is_due(self, report: str) -> bool:
         """Whether a document lacked what its reader has by now."""
@@ -114,7 +114,7 @@ class Memory:
     @cached_property
     def _equipped(self) -> frozenset[str]:
         """The names of the readers that lack nothing."""
-        readers = [reader for reader in self.readers.values() if isinstance(reader, Equipped)]
+        readers = [reader for reader in self.readers.values() if isinstance(reader, ProgramReader)]
         return frozenset(reader.name for reader in readers) - {reader.name for reader in readers if reader.lacking()}
 
     def uris(self, prefix: str) -> Iterator[str]:
@@ -122,7 +122,7 @@ class Memory:
         after, snapshot = prefix, self._snapshot()
         while snapshot is not None:
             values = {"after": after, "before": prefix + _LAST, "limit": _PAGE, "at": snapshot.generation}
-            rows = snapshot.opened.rows(sql.URIS_BETWEEN, values)
+            rows = snapshot.open_store.rows(sql.URIS_BETWEEN, values)
             yield from (uri for (uri,) in rows)
             if len(rows) < _PAGE:
                 return
@@ -226,7 +226,8 @@ class Items(Files):
 
     def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
         stamps = (
-            (uri, (size, at, "indexed", versioned(self._ways[uri][0]))) for uri, (size, at, *_) in self.kept.items()
+            (uri, (size, at, "indexed", versioned_name(self._ways[uri][0])))
+            for uri, (size, at, *_) in self.kept.items()
         )
         return {uri: self[uri] for uri, stamp in stamps if known.get(uri) != stamp}
 

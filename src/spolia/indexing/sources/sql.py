@@ -29,7 +29,7 @@ from spolia.indexing.sources.source import (
 )
 from spolia.indexing.sync.files import SourceChanges
 from spolia.stores.backends.postgres.address import holds_password, password_files
-from spolia.stores.corpus import is_meant
+from spolia.stores.corpus import is_database_address
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -118,9 +118,9 @@ def translated(source: "SQLRows", read: Callable[[], int]) -> Iterator[None]:
 def _passes(error: Any) -> bool:
     """Whether it may be over at the next attempt: the server is gone, starts or stops, is busy or locked."""
     if type(error.orig).__module__.partition(".")[0] == "psycopg":
-        from spolia.stores.backends.postgres.dialect import is_away
+        from spolia.stores.backends.postgres.dialect import is_unreachable
 
-        return is_away(error.orig)
+        return is_unreachable(error.orig)
     if error.connection_invalidated:
         return True
     said = str(error.orig)
@@ -178,7 +178,7 @@ class SQLRows(Source):
 
     def __post_init__(self) -> None:
         refuse_name(self.name)
-        is_address = is_meant(self.url) or ("://" in self.url and not self.url.startswith("sqlite"))
+        is_address = is_database_address(self.url) or ("://" in self.url and not self.url.startswith("sqlite"))
         if is_address and holds_password(_VARIABLE.sub("", self.url)):
             raise SourceError(
                 "The address of the database holds a password. Set an environment variable, and name it: "

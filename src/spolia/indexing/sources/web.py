@@ -11,7 +11,7 @@ from typing import Any
 
 from spolia.core.environment import without_password
 from spolia.egress.download import LARGEST_BYTES, Fetched, fetch
-from spolia.egress.retry import patiently
+from spolia.egress.retry import retry
 from spolia.errors import EgressError, EgressFailed, EgressRefused, SourceError
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.source import Gathering, Memory, Source, with_secrets
@@ -156,7 +156,7 @@ class Crawl:
                 deadline_s=source.deadline_s,
             )
 
-        return patiently(ask, retries=2)
+        return retry(ask, retries=2)
 
     def _note(self, url: str, page: Fetched | EgressError, *, start: bool, known: bool) -> dict[str, Any] | None:
         """Gather what a page holds; what to remember of it: nothing where it is gone, None where it is as it was."""

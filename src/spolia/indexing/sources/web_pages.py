@@ -17,9 +17,9 @@ from spolia.deferred import lexbor
 from spolia.egress.download import Fetched
 from spolia.egress.retry import pause
 from spolia.errors import SourceError
-from spolia.indexing.readers.html import DEEPEST, depth_of, flat
+from spolia.indexing.readers.html import DEEPEST, depth_of, flatten
 from spolia.indexing.readers.reader import FileReader, for_web, reader_of
-from spolia.indexing.readers.safe_xml import characters, events
+from spolia.indexing.readers.safe_xml import decode_xml, report_events
 from spolia.indexing.sources.source import LONGEST_URI
 from spolia.types import Value, kept
 
@@ -213,7 +213,7 @@ def links(found: Fetched) -> tuple[str, ...]:
         return ()
 
     html = found.data.decode("utf-8", "replace")
-    tree = lexbor.LexborHTMLParser(flat(html) if depth_of(html) > DEEPEST else html)
+    tree = lexbor.LexborHTMLParser(flatten(html) if depth_of(html) > DEEPEST else html)
     bases = tree.css("base[href]")
     base = urljoin(found.url, bases[0].attributes.get("href") or "") if bases else found.url
     leads: dict[str, None] = {}
@@ -265,7 +265,9 @@ def locations(data: bytes, url: str) -> Iterator[tuple[bool, str]]:
                 found.append((within == "sitemap", location))
             text = None
 
-    events(characters(data, url).text, url, start, end, lambda words: text.append(words) if text is not None else None)
+    report_events(
+        decode_xml(data, url).text, url, start, end, lambda words: text.append(words) if text is not None else None
+    )
     if not found and b"<" not in data[:1000]:
         raise SourceError(f"{url} is not a sitemap.")
     yield from found

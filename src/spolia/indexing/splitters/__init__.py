@@ -1,1 +1,1 @@
-"""Splitters: the transforms that cut a text into pieces, each an operator of a file of its own."""
+"""Splitters: operators that cut a text into pieces, each in a file of its own."""

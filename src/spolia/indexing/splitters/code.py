@@ -1,4 +1,4 @@
-"""Blocks of program text in any language, by how far their lines are indented."""
+"""Splitter of program text: Python by its parser, any language by the indentation of its lines."""
 
 import ast
 import re
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from spolia.indexing.splitters.sized_splitter import Sized
-from spolia.indexing.splitters.windows import LABEL, Layer, Unit, at_places, by_line
+from spolia.indexing.splitters.sized_splitter import SizedSplitter
+from spolia.indexing.splitters.windows import LABEL, Layer, Unit, by_line, layer_at
 from spolia.stores.definition import Part, Piece
 
 _CLOSING = re.compile(r"[)\]}{]|(?:end|else|elif|elsif|except|rescue|finally|ensure|catch|then|fi|done|esac)\b")
-_BEFORE = re.compile(r"//|/?\*|#|@|--|;|<!--|\"\"\"")
+_LEADING = re.compile(r"//|/?\*|#|@|--|;|<!--|\"\"\"")
 """Comments and decorators: they belong to what is below them."""
 
 
 class _Line(NamedTuple):
-    """Where it starts, how far it is indented (a tab counts one), how its words begin."""
+    """Start of a line of code, its indentation (a tab counts one), and its first words."""
 
     start: int
     depth: int
@@ -29,36 +29,38 @@ class _Line(NamedTuple):
         return _CLOSING.match(self.words) is not None
 
     @property
-    def goes_on(self) -> bool:
-        return _BEFORE.match(self.words) is not None
+    def leads_on(self) -> bool:
+        return _LEADING.match(self.words) is not None
 
 
-def by_indentation(text: str, start: int, end: int) -> Iterator[Unit]:
-    """A unit for each line of the least indentation below the head, with the lines after it that are further in.
+def units_by_indentation(text: str, start: int, end: int) -> Iterator[Unit]:
+    """Yield a unit for each least indented line below the head, with the deeper lines that follow it.
 
     The head is what stands above that: the first line that is no comment. It is the label of its unit.
     """
     lines = _lines(text, start, end)
-    below = next((number for number, line in enumerate(lines, 1) if not line.goes_on), len(lines))
-    least = min((line.depth for line in lines[below:] if not line.closes), default=0)
+    head_lines = next((number for number, line in enumerate(lines, 1) if not line.leads_on), len(lines))
+    outer_depth = min((line.depth for line in lines[head_lines:] if not line.closes), default=0)
     begin, label, head = start, "", True
     for line in lines:
-        if line.depth > least:
+        if line.depth > outer_depth:
             continue
         if not head and not line.closes:
             yield Unit(begin, line.start, label)
             begin, label = line.start, ""
-        head = line.goes_on
+        head = line.leads_on
         label = label if head or label else _label(line)
     yield Unit(begin, end, label if begin > start else "")  # a single unit is what is being cut, which has its label
 
 
-def whole(text: str) -> Unit:
-    """All of a text; its label is its head, if it is a single block."""
+def whole_unit(text: str) -> Unit:
+    """Return a text as one unit, labelled with its head if it is a single block."""
     lines = _lines(text, 0, len(text))
-    below = next((number for number, line in enumerate(lines, 1) if not line.goes_on), 0)
-    head = lines[below - 1] if below else None
-    single = head and below < len(lines) and all(line.depth > head.depth or line.closes for line in lines[below:])
+    head_lines = next((number for number, line in enumerate(lines, 1) if not line.leads_on), 0)
+    head = lines[head_lines - 1] if head_lines else None
+    single = (
+        head and head_lines < len(lines) and all(line.depth > head.depth or line.closes for line in lines[head_lines:])
+    )
     return Unit(0, len(text), _label(head) if head and single else "")
 
 
@@ -68,8 +70,8 @@ def _label(line: _Line) -> str:
 
 def _lines(text: str, start: int, end: int) -> list[_Line]:
     lines = ((line.start, text[line.start : line.end]) for line in by_line(text, start, end))
-    bodies = ((at, words, words.lstrip()) for at, words in lines)
-    return [_Line(at, len(words) - len(body), body[:LABEL].rstrip()) for at, words, body in bodies if body]
+    bodies = ((start, words, words.lstrip()) for start, words in lines)
+    return [_Line(start, len(words) - len(body), body[:LABEL].rstrip()) for start, words, body in bodies if body]
 
 
 LARGEST = 1_000_000
@@ -78,17 +80,17 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+\Z")
 
 
 def python_layers(text: str, deepest: int) -> Sequence[Layer]:
-    """A layer for each level of nested statements, each with what is above it; none for what is not Python."""
+    """Build a layer for each level of nested statements; none if the text is not Python."""
     ends = list(accumulate((len(line) for line in _LINE.findall(text)), initial=0))
-    level, layers = _statements(text), list[Layer]()
+    level, layers = _parse_statements(text), list[Layer]()
     while level and len(layers) < deepest:
         last = [(ends[min(node.end_lineno or node.lineno, len(ends) - 1)], node) for node in level]
-        layers.append(at_places(sorted({end for end, _ in last}), {end: _python_label(node) for end, node in last}))
-        level = [inner for node in level for inner in _inside(node)]
+        layers.append(layer_at(sorted({end for end, _ in last}), {end: _python_label(node) for end, node in last}))
+        level = [inner for node in level for inner in _inner_statements(node)]
     return layers
 
 
-def _statements(text: str) -> list[ast.stmt]:
+def _parse_statements(text: str) -> list[ast.stmt]:
     if len(text) > LARGEST:
         return []
     try:
@@ -99,8 +101,8 @@ def _statements(text: str) -> list[ast.stmt]:
         return []
 
 
-def _inside(node: ast.AST) -> Iterator[ast.stmt]:
-    """The statements directly inside another, in the order of the text."""
+def _inner_statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements directly inside another, in the order of the text."""
     for inner in ast.iter_child_nodes(node):
         if isinstance(inner, ast.stmt):
             yield inner
@@ -122,7 +124,7 @@ PYTHON = (".py", ".pyi", ".pyw")
 
 
 @dataclass(frozen=True)
-class CodeSplitter(Sized):
+class CodeSplitter(SizedSplitter):
     """Whole functions and classes, as many as fit together; one that is too long is cut between what is inside it.
 
     A piece from inside a definition has the definitions around it as context: `class Arch > def span`. Python is cut
@@ -153,4 +155,4 @@ class CodeSplitter(Sized):
         by_name = self.language == "auto" and part.document.uri.lower().endswith(PYTHON)
         if (by_name or self.language == "python") and (layers := python_layers(text, DEEPEST)):
             return self.cut(text, [Unit(0, len(text))], *layers, by_line)
-        return self.cut(text, [whole(text)], *[by_indentation] * DEEPEST, by_line)
+        return self.cut(text, [whole_unit(text)], *[units_by_indentation] * DEEPEST, by_line)

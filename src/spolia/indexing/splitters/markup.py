@@ -7,28 +7,30 @@ from typing import ClassVar
 
 from spolia.indexing.readers.html import HEADINGS, LINES, PARAGRAPHS, words_of
 from spolia.indexing.readers.markup.markdown import headings_of
-from spolia.indexing.splitters.sized_splitter import Sized
+from spolia.indexing.splitters.sized_splitter import SizedSplitter
 from spolia.indexing.splitters.text_units import by_paragraph
-from spolia.indexing.splitters.windows import Layer, Unit, alone, at_places, by_line, by_sentence
+from spolia.indexing.splitters.windows import Layer, Unit, by_line, by_sentence, isolate, layer_at
 from spolia.stores.definition import Part, Piece, places_in
 from spolia.types import Heading
 
 _FENCE = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)\n?", re.MULTILINE)
 
 
-def _sections_of(part: Part, level: int, seen: Iterable[Heading] = ()) -> tuple[Iterator[Unit], Layer]:
-    """The sections of a part, each alone, down to a level, and the layer that cuts them at deeper headings."""
+def _section_units(part: Part, level: int, fallback: Iterable[Heading] = ()) -> tuple[Iterator[Unit], Layer]:
+    """Return the sections of a part down to a level, each alone, and the layer that cuts them at deeper headings."""
     noted, text = part.document.headings, part.node.text
-    found = noted or list(seen)
-    coarse, fine = ([one.start for one in found if (one.level > level) is deep] for deep in (False, True))
+    headings = noted or list(fallback)
+    coarse, fine = (
+        [heading.start for heading in headings if (heading.level > level) is deep] for deep in (False, True)
+    )
     if noted:
         coarse, fine = places_in(part, coarse), places_in(part, fine)
-    return alone(at_places(coarse)(text, 0, len(text))), at_places(fine)
+    return isolate(layer_at(coarse)(text, 0, len(text))), layer_at(fine)
 
 
 @dataclass(frozen=True)
-class MarkdownSections(Sized):
-    """One piece for each section, down to headings of a level; a longer one is cut by what is inside it.
+class MarkdownSections(SizedSplitter):
+    """Splitter into sections, down to headings of a level; a longer section is cut by its inner structure.
 
     First at the deeper headings, then between paragraphs, lists, tables and blocks of code, of which neighbours share a
     piece. A block of code is not cut unless it alone is too long, and then between lines, with its opening line as
@@ -52,35 +54,35 @@ class MarkdownSections(Sized):
 
     level: int = 3
 
-    _least: ClassVar[Mapping[str, int]] = {"level": 1}
+    _minimums: ClassVar[Mapping[str, int]] = {"level": 1}
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
-        sections, deeper = _sections_of(part, self.level, headings_of(text))
+        sections, deeper = _section_units(part, self.level, headings_of(text))
         return self.cut(text, sections, deeper, by_block, within_block)
 
 
 def by_block(text: str, start: int, end: int) -> Iterator[Unit]:
-    """A unit for each paragraph and each fenced block of code, whose opening line is its label."""
-    opened: re.Match[str] | None = None
+    """Yield a unit for each paragraph and each fenced block of code, labelled with its opening line."""
+    fence: re.Match[str] | None = None
     for mark in _FENCE.finditer(text, start, end):
-        if opened is None:
+        if fence is None:
             if mark["fence"][0] == "~" or "`" not in mark["info"]:
                 yield from by_paragraph(text, start, mark.start())
-                opened, start = mark, mark.start()
-        elif mark["fence"].startswith(opened["fence"]) and not mark["info"].strip():
-            yield Unit(start, mark.end(), opened[0])
-            opened, start = None, mark.end()
-    if opened is None:
+                fence, start = mark, mark.start()
+        elif mark["fence"].startswith(fence["fence"]) and not mark["info"].strip():
+            yield Unit(start, mark.end(), fence[0])
+            fence, start = None, mark.end()
+    if fence is None:
         yield from by_paragraph(text, start, end)
     else:  # never closed
-        yield Unit(start, end, opened[0])
+        yield Unit(start, end, fence[0])
 
 
 def within_block(text: str, start: int, end: int) -> Iterator[Unit]:
-    """A unit for each line of code and of tables, for each sentence of anything else."""
-    by = by_line if text.startswith(("```", "~~~", "|"), start) else by_sentence
-    return by(text, start, end)
+    """Yield a unit for each line of code or of a table, and for each sentence of other text."""
+    layer = by_line if text.startswith(("```", "~~~", "|"), start) else by_sentence
+    return layer(text, start, end)
 
 
 _TAG = re.compile(r"<(?:(?P<comment>!--)|(?P<close>/?)(?P<name>[a-zA-Z][\w:-]{0,40})[^<>]*>|[!?][^<>]*>)")
@@ -89,7 +91,7 @@ _UNSEEN = {name: re.compile(rf"</{name}\b[^<>]*>", re.IGNORECASE) for name in ("
 
 
 def is_page(text: str) -> bool:
-    """Whether a text is HTML as it was written."""
+    """Return whether a text is HTML source."""
     return _PAGE.search(text) is not None
 
 
@@ -97,27 +99,27 @@ TagIndex = tuple[list[int], list[int], list[int], list[tuple[int, int]]]
 """Where headings begin that begin a piece; where blocks begin or end; where any tag does; stretches without text."""
 
 
-def tags_of(text: str, level: int, longest: int) -> TagIndex:
-    """The tags of a page, in one pass. `longest`: characters of a stretch without text that may be in a piece."""
-    found: TagIndex = [], [], [], []
-    (headings, blocks, ends, unseen), at = found, 0
-    while tag := _TAG.search(text, at):
-        start, at = tag.start(), _end(text, tag)
+def index_tags(text: str, level: int, longest: int) -> TagIndex:
+    """Index the tags of a page in one pass. `longest`: characters of a stretch without text that may be in a piece."""
+    index: TagIndex = [], [], [], []
+    (headings, blocks, ends, unseen), position = index, 0
+    while tag := _TAG.search(text, position):
+        start, position = tag.start(), _tag_end(text, tag)
         name = (tag["name"] or "").lower()
-        if at - start > longest:
-            unseen.append((start, at))
+        if position - start > longest:
+            unseen.append((start, position))
         elif HEADINGS.get(name, level + 1) <= level and not tag["close"]:
             headings.append(start)
         elif name in PARAGRAPHS or name in LINES:
-            blocks.append(at if tag["close"] else start)
+            blocks.append(position if tag["close"] else start)
         if not ends or ends[-1] != start:
             ends.append(start)
-        ends.append(at)
-    return found
+        ends.append(position)
+    return index
 
 
-def _end(text: str, tag: re.Match[str]) -> int:
-    """Where a tag ends, together with what it hides; what is never closed goes to the end of the page."""
+def _tag_end(text: str, tag: re.Match[str]) -> int:
+    """Return where a tag ends, with its hidden content; an unclosed comment or script lasts until the end of the page."""
     if tag["comment"]:
         end = text.find("-->", tag.end())
         return end + 3 if end >= 0 else len(text)
@@ -133,8 +135,8 @@ UNSEEN = 2
 
 
 @dataclass(frozen=True)
-class HTMLSections(Sized):
-    """One piece for each section of a page, down to headings of a level; a longer one is cut between its blocks.
+class HTMLSections(SizedSplitter):
+    """Splitter of a page into sections, down to headings of a level; a longer section is cut between its blocks.
 
     Of a page that was read by `HtmlReader` it cuts the text, at the headings that the reader noted, and covers all of
     it. A page that was kept as it was written is cut between tags: a piece is then HTML, with its exact place in the
@@ -158,20 +160,20 @@ class HTMLSections(Sized):
     level: int = 6
     size: int = field(default=400, kw_only=True)
 
-    _least: ClassVar[Mapping[str, int]] = {"level": 1}
+    _minimums: ClassVar[Mapping[str, int]] = {"level": 1}
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
         if not part.document.headings and is_page(text):
-            return self._raw(text)
-        sections, deeper = _sections_of(part, self.level)
+            return self._cut_source(text)
+        sections, deeper = _section_units(part, self.level)
         return self.cut(text, sections, deeper, by_paragraph, by_sentence)
 
-    def _raw(self, text: str) -> Iterator[Piece]:
-        headings, blocks, ends, unseen = tags_of(text, self.level, self.bound.characters // UNSEEN)
-        by_section = at_places(headings)
-        seen = zip((0, *(end for _, end in unseen)), (*(start for start, _ in unseen), len(text)), strict=True)
-        sections = alone(section for start, end in seen for section in by_section(text, start, end))
-        for piece in self.cut(text, sections, at_places(blocks), at_places(ends), by_sentence):
+    def _cut_source(self, text: str) -> Iterator[Piece]:
+        headings, blocks, ends, unseen = index_tags(text, self.level, self.bound.characters // UNSEEN)
+        by_section = layer_at(headings)
+        visible_spans = zip((0, *(end for _, end in unseen)), (*(start for start, _ in unseen), len(text)), strict=True)
+        sections = isolate(section for start, end in visible_spans for section in by_section(text, start, end))
+        for piece in self.cut(text, sections, layer_at(blocks), layer_at(ends), by_sentence):
             if words := words_of(piece.text):
                 yield piece.but(search_text=words)

@@ -1,4 +1,4 @@
-"""The base of splitters whose pieces have a size at most, and windows: of whole sentences by default, and of tokens."""
+"""Base of splitters with a limit on the size of their pieces, and windows of whole sentences or of tokens."""
 
 import re
 from bisect import bisect_right
@@ -14,18 +14,18 @@ from spolia.indexing.splitters.windows import (
     SizeBound,
     Unit,
     Windows,
-    cut_before,
-    layered,
+    cut_stretch,
+    cut_units,
+    last_cut,
     may_cut,
-    parts,
     sentence_atoms,
 )
 from spolia.stores.definition import Part, Piece, Splitter, places_in, regions_in
-from spolia.stores.lexical.analysis import in_words
+from spolia.stores.lexical.analysis import is_mostly_words
 from spolia.types import Region, kept
 from spolia.types.value import maker
 
-SPELT = 2
+LETTERS_PER_TOKEN = 2
 """Characters of a word for each token at least, on average; one in scripts that put no blanks between words, and in
 Korean. all-MiniLM-L6-v2 has 4.9 in English and 3.2 in Spanish, but 1.2 in Arabic and 0.7 in Korean: it spells them, and
 what it counts are letters."""
@@ -42,19 +42,19 @@ class TokenCounter(Protocol):
         """Length of each text in tokens, without special ones."""
 
     def fingerprint(self) -> str:
-        """Identifies the way of counting."""
+        """Return a text that identifies the way of counting."""
 
 
 @runtime_checkable
 class Covering(TokenCounter, Protocol):
-    """A counter that says how much of a text it knows; one that does not is believed in every script."""
+    """Counter that can say how much of a text it knows; other counters are trusted in every script."""
 
     def covers(self, text: str, /) -> float:
         """Share of the characters that are in the vocabulary, from 0 to 1."""
 
 
 class TokenPlaces(Protocol):
-    """A token: the characters `text[start:end]` that it stands for."""
+    """Token, by the characters `text[start:end]` that it covers."""
 
     @property
     def start(self) -> int: ...
@@ -65,15 +65,15 @@ class TokenPlaces(Protocol):
 
 @runtime_checkable
 class Placing(TokenCounter, Protocol):
-    """A counter that also says where the tokens stand, as `WordPiece` does."""
+    """Counter that also locates the tokens, as `WordPiece` does."""
 
     def pieces(self, text: str, /) -> Sequence[TokenPlaces]:
-        """The tokens in the order of the text."""
+        """Return the tokens in the order of the text."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Lengths of texts as a window counts them.
+    """Lengths of texts, as windows count them.
 
     A text that the tokenizer does not cover counts a token for every `chars_per_token` characters, so that a window of
     it is as long as one of English: by tokens, windows of Korean would be 110 characters long and of Chinese 200. It is
@@ -84,23 +84,24 @@ class Lengths:
     chars_per_token: int
     covered: float
 
-    def of(self, text: str) -> int:
+    def count(self, text: str) -> int:
         return self.tokenizer.count([text])[0] if self.is_covered(text) else -(-len(text) // self.chars_per_token)
 
     def is_covered(self, text: str) -> bool:
-        """Whether the text's length in tokens says something."""
+        """Return whether the tokenizer knows the text well enough for its count to mean something."""
         counter = self.tokenizer
+        # Latin text is covered by every tokenizer, so most texts skip the rest.
         if not isinstance(counter, Covering) or _NOT_LATIN.search(text) is None:
             return True
         if counter.covers(text) < self.covered:
             return False
         words = " ".join(_WORD.findall(text))
-        return len(words) >= (SPELT if in_words(text) else 1) * counter.count([words])[0]
+        return len(words) >= (LETTERS_PER_TOKEN if is_mostly_words(text) else 1) * counter.count([words])[0]
 
 
 @dataclass(frozen=True)
-class Sized(Splitter):
-    """Base of the splitters whose pieces have a size at most.
+class SizedSplitter(Splitter):
+    """Base of the splitters whose pieces have a limited size.
 
     Args:
         size: tokens of a piece at most. What is longer and has no finer structure is cut after a word, or, where no
@@ -121,45 +122,45 @@ class Sized(Splitter):
     tokenizer: TokenCounter | None = field(default=None, kw_only=True)
     covered: float = field(default=0.95, kw_only=True)
 
-    _least: ClassVar[Mapping[str, int]] = {}
+    _minimums: ClassVar[Mapping[str, int]] = {}
     """What other fields of a subclass are at least."""
 
     def __post_init__(self) -> None:
-        at_least(self, size=1, chars_per_token=1, **self._least)
+        require_minimums(self, size=1, chars_per_token=1, **self._minimums)
         if not 0 <= self.covered <= 1:
             raise WiringError(f"{type(self).__name__} got covered={self.covered}. Write a share from 0 to 1.")
 
     def cut(self, text: str, units: Iterable[Unit], *layers: Layer, overlap: SizeBound = NOTHING) -> Iterator[Piece]:
-        """The text as pieces that are not too long: units that fit, and what the layers cut the others into."""
-        atoms = layered(text, units, layers, self.bound)
-        for start, end, section in Windows(text, self.bound, overlap).over(atoms):
+        """Cut a text into pieces that fit: units stay whole if they do, and layers cut the others."""
+        atoms = cut_units(text, units, layers, self.bound)
+        for start, end, section in Windows(text, self.bound, overlap).join_atoms(atoms):
             yield Piece(text[start:end], start, str(section))
 
     @kept
     def bound(self) -> SizeBound:
         lengths = Lengths(self.tokenizer, self.chars_per_token, self.covered) if self.tokenizer else None
-        return SizeBound(self.size, self.size * self.chars_per_token, lengths.of if lengths else None)
+        return SizeBound(self.size, self.size * self.chars_per_token, lengths.count if lengths else None)
 
     @property
     def context_characters(self) -> int:
         """As many as the piece has tokens, so that the context is a quarter of it at most."""
         return self.bound.characters // 4
 
-    def shared(self, overlap: int) -> SizeBound:
+    def overlap_bound(self, overlap: int) -> SizeBound:
         return SizeBound(overlap, overlap * self.chars_per_token)
 
 
-def at_least(splitter: object, **least: int) -> None:
-    """Refuse fields that are smaller than that."""
-    for name, bound in least.items():
+def require_minimums(splitter: object, **minimums: int) -> None:
+    """Raise WiringError if a field is below its minimum."""
+    for name, bound in minimums.items():
         if getattr(splitter, name) < bound:
-            given = f"{name}={getattr(splitter, name)}"
-            raise WiringError(f"{type(splitter).__name__} got {given}. Write a number of at least {bound}.")
+            assignment = f"{name}={getattr(splitter, name)}"
+            raise WiringError(f"{type(splitter).__name__} got {assignment}. Write a number of at least {bound}.")
 
 
-def moving_on(splitter: Any) -> None:
-    """Refuse an overlap that leaves no room for anything new."""
-    at_least(splitter, overlap=0)
+def require_progress(splitter: Any) -> None:
+    """Raise WiringError if the overlap leaves no room for anything new."""
+    require_minimums(splitter, overlap=0)
     if splitter.overlap >= splitter.size:
         raise WiringError(
             f"{type(splitter).__name__} got overlap={splitter.overlap} with size={splitter.size}: windows would never "
@@ -172,8 +173,8 @@ TINY = 8
 
 
 @dataclass(frozen=True)
-class SlidingWindow(Sized):
-    """Windows of whole sentences that never cross a heading, unless the section before it is tiny.
+class SlidingWindow(SizedSplitter):
+    """Windows of whole sentences that cross no heading, unless the section before it is tiny.
 
     A table that the document's reader has noted is not cut if it fits into a window, else between its rows; windows
     that begin below its first row have that row as context. All windows together cover every character but blanks.
@@ -199,7 +200,7 @@ class SlidingWindow(Sized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        moving_on(self)
+        require_progress(self)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
@@ -211,8 +212,8 @@ class SlidingWindow(Sized):
             return
         regions = regions_in(part, "table")
         tables = [(region.start, region.end) for region in regions]
-        windows = Windows(text, self.bound, self.shared(self.overlap), self.bound.characters // TINY)
-        for start, end, _ in windows.over(sentence_atoms(text, headings, self.bound, tables)):
+        windows = Windows(text, self.bound, self.overlap_bound(self.overlap), self.bound.characters // TINY)
+        for start, end, _ in windows.join_atoms(sentence_atoms(text, headings, self.bound, tables)):
             yield _piece(text[start:end], start, table_head(text, regions, start, self.context_characters))
 
 
@@ -221,30 +222,30 @@ _AROUND_CELL = 4
 """Characters at most that a line of a table has for each cell beside its words."""
 
 
-def table_head(text: str, regions: Sequence[Region], at: int, most: int = 1_000) -> str:
-    """Return the first row of the table that a piece continues; empty if it has more than `most` characters, or the
+def table_head(text: str, regions: Sequence[Region], index: int, max_characters: int = 1_000) -> str:
+    """Return the first row of the table that a piece continues; empty if it has more than `max_characters` characters, or the
     text lacks it, as in JSON, whose records name their fields themselves.
 
     >>> table = Region("table", 0, 22, (("stone", "t"), ("basalt", "3"), ("marble", "2")))
     >>> table_head("stone | t\\nbasalt | 3\\nmarble | 2", [table], 10)
     'stone | t'
-    >>> table_head("stone | t\\nbasalt | 3\\nmarble | 2", [table], 10, most=8)
+    >>> table_head("stone | t\\nbasalt | 3\\nmarble | 2", [table], 10, max_characters=8)
     ''
     """
-    last = bisect_right(regions, at, key=lambda region: region.start) - 1
-    if last < 0 or not (region := regions[last]).rows or not region.start < at < region.end:
+    last = bisect_right(regions, index, key=lambda region: region.start) - 1
+    if last < 0 or not (region := regions[last]).rows or not region.start < index < region.end:
         return ""
     line = text[region.start : region.end].partition("\n")[0].strip()
-    if len(line) > most:  # before its cells are looked for: a wide table has thousands
+    if len(line) > max_characters:  # before its cells are looked for: a wide table has thousands
         return ""
     cells = region.rows[0]
     is_row = len(line) <= sum(map(len, cells)) + _AROUND_CELL * len(cells) and all(cell in line for cell in cells)
-    return line if is_row and region.start + len(line) < at else ""
+    return line if is_row and region.start + len(line) < index else ""
 
 
 LONGEST = 16
 """Characters of a token at most."""
-READ_AT_ONCE = 100_000
+BATCH_CHARACTERS = 100_000
 """Characters whose tokens are in memory at one time."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _BLANK = re.compile(r"\s(?=\S*\Z)")
@@ -252,7 +253,7 @@ _BLANK = re.compile(r"\s(?=\S*\Z)")
 
 @dataclass(frozen=True)
 class TokenWindow(Splitter):
-    """Windows of exactly `size` tokens, of which each shares exactly `overlap` with the one before.
+    """Windows of exactly `size` tokens, which overlap by exactly `overlap`.
 
     Every token is in a window; the last one may be shorter. A token is at most 16 characters long: what the tokenizer
     takes for a longer one, a word that it does not know or a run of letters without blanks, counts one for every
@@ -283,36 +284,36 @@ class TokenWindow(Splitter):
     chars_per_token: int = 4
 
     def __post_init__(self) -> None:
-        at_least(self, size=1, chars_per_token=1)
-        moving_on(self)
+        require_minimums(self, size=1, chars_per_token=1)
+        require_progress(self)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
         characters = 2 * LONGEST * self.size
         windows = Windows(text, SizeBound(self.size, characters), SizeBound(self.overlap, characters))
-        for start, end, _ in windows.over(self._atoms(text)):
+        for start, end, _ in windows.join_atoms(self._atoms(text)):
             yield Piece(text[start:end], start)
 
     def _atoms(self, text: str) -> Iterator[Atom]:
-        """The tokens; tokens inside one character together, long ones in parts."""
+        """Yield the tokens as atoms; those inside one character stay together, long ones are cut."""
         begin, last, tokens = 0, -1, 0
         for start, end in self._tokens(text):
             if start == end:
                 continue
             if last < 0 or (start >= last and (start > last or may_cut(text, start))):
                 if last >= 0:
-                    yield from self._short(text, begin, last, tokens)
+                    yield from self._split_long(text, begin, last, tokens)
                 begin, last, tokens = start, end, 1
             else:
                 last, tokens = max(last, end), tokens + (self.tokenizer is not None)
         if last >= 0:
-            yield from self._short(text, begin, last, tokens)
+            yield from self._split_long(text, begin, last, tokens)
 
-    def _short(self, text: str, start: int, end: int, tokens: int) -> Iterator[Atom]:
+    def _split_long(self, text: str, start: int, end: int, tokens: int) -> Iterator[Atom]:
         if end - start <= LONGEST and tokens <= self.size:
             yield Atom(start, end, None, tokens, True)
             return
-        for part in parts(text, start, end, None, SizeBound(1, self.chars_per_token)):
+        for part in cut_stretch(text, start, end, None, SizeBound(1, self.chars_per_token)):
             yield Atom(part.start, part.end, None, 1, True)
 
     def _tokens(self, text: str) -> Iterator[tuple[int, int]]:
@@ -325,12 +326,13 @@ class TokenWindow(Splitter):
 
 
 def _batches(text: str) -> Iterator[tuple[int, int]]:
-    """The text in stretches that end after a blank, where there is one."""
+    """Yield the text in stretches that end after a blank, if there is one."""
     start = 0
     while start < len(text):
-        end = min(len(text), start + READ_AT_ONCE)
+        end = min(len(text), start + BATCH_CHARACTERS)
         if end < len(text):
+            # Only the end of a batch is searched, so that text without blanks takes no longer.
             blank = _BLANK.search(text, end - 1000, end)
-            end = blank.end() if blank else cut_before(text, start, end)
+            end = blank.end() if blank else last_cut(text, start, end)
         yield start, end
         start = end

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spolia.deferred import numpy as np
 from spolia.errors import WiringError
-from spolia.indexing.splitters.sized_splitter import Sized, moving_on
-from spolia.indexing.splitters.windows import Atom, Layer, Unit, alone, at_places, by_sentence, sentence_atoms
+from spolia.indexing.splitters.sized_splitter import SizedSplitter, require_progress
+from spolia.indexing.splitters.windows import Atom, Layer, Unit, by_sentence, isolate, layer_at, sentence_atoms
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, places_in
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pages(Sized):
-    """One piece for each page that has text, where `Document.pages` says that they begin.
+class Pages(SizedSplitter):
+    """Splitter into pages, by the beginnings in `Document.pages`; pages without text give no piece.
 
     A document of a format without pages is one page. A page that is longer than `size` is cut between paragraphs, then
     between sentences. Together the pieces cover every character but blanks.
@@ -37,7 +37,7 @@ class Pages(Sized):
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
-        pages: Iterator[Unit] = alone(at_places(places_in(part, part.document.pages))(text, 0, len(text)))
+        pages: Iterator[Unit] = isolate(layer_at(places_in(part, part.document.pages))(text, 0, len(text)))
         return self.cut(text, pages, by_paragraph, by_sentence)
 
 
@@ -45,7 +45,7 @@ _END = re.compile(r"(?:\r\n|[\n\r])[^\S\r\n]*(?:\r\n|[\n\r])|\f|\u2029")
 
 
 def by_paragraph(text: str, start: int, end: int) -> Iterator[Unit]:
-    """A unit for each paragraph; one ends at a blank line, a form feed or a paragraph separator."""
+    """Yield a unit for each paragraph; one ends at a blank line, a form feed or a paragraph separator."""
     for gap in _END.finditer(text, start, end):
         yield Unit(start, gap.start())
         start = gap.end()
@@ -53,8 +53,8 @@ def by_paragraph(text: str, start: int, end: int) -> Iterator[Unit]:
 
 
 @dataclass(frozen=True)
-class Paragraphs(Sized):
-    """One piece for each paragraph; one that is longer than `size` is cut between sentences.
+class Paragraphs(SizedSplitter):
+    """Splitter into paragraphs; one that is longer than `size` is cut between sentences.
 
     Together they cover every character but blanks.
 
@@ -71,7 +71,7 @@ class Paragraphs(Sized):
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
-        return self.cut(text, alone(by_paragraph(text, 0, len(text))), by_sentence)
+        return self.cut(text, isolate(by_paragraph(text, 0, len(text))), by_sentence)
 
 
 _NOTHING = re.compile(r"[\W_]*+(?:(?<=```)[\w+#.-]+)?")
@@ -79,8 +79,8 @@ _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 
 @dataclass(frozen=True)
-class Sentences(Sized):
-    """One piece for each sentence (`spolia.core.sentences`), so that a hit is exact; a longer one is cut after words.
+class Sentences(SizedSplitter):
+    """Splitter into sentences (`spolia.core.sentences`), for exact hits; a long sentence is cut after words.
 
     Together they cover every character but blanks, and none goes across the beginning of a heading. Text without a
     letter or a digit, as a rule between two parts, and a fence around code, says nothing alone: it goes with the
@@ -100,32 +100,36 @@ class Sentences(Sized):
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
         headings = places_in(part, [heading.start for heading in part.document.headings])
-        before: Atom | None = None
+        pending: Atom | None = None
         for atom in sentence_atoms(text, headings, self.bound):
-            if before is not None and self._belong_together(text, before, atom):
-                before = before._replace(end=atom.end)
+            if pending is not None and self._belong_together(text, pending, atom):
+                pending = pending._replace(end=atom.end)
                 continue
-            if before is not None:
-                yield Piece(text[before.start : before.end], before.start)
-            before = atom
-        if before is not None:
-            yield Piece(text[before.start : before.end], before.start)
+            if pending is not None:
+                yield Piece(text[pending.start : pending.end], pending.start)
+            pending = atom
+        if pending is not None:
+            yield Piece(text[pending.start : pending.end], pending.start)
 
-    def _belong_together(self, text: str, before: Atom, atom: Atom) -> bool:
-        joined = text[before.start : atom.end]
-        if before.section != atom.section or len(joined) > self.bound.characters or not self.bound.holds(joined):
+    def _belong_together(self, text: str, previous: Atom, atom: Atom) -> bool:
+        joined_text = text[previous.start : atom.end]
+        if (
+            previous.section != atom.section
+            or len(joined_text) > self.bound.characters
+            or not self.bound.holds(joined_text)
+        ):
             return False
-        is_near = _BLANK_LINE.search(text, before.end, atom.start) is None
-        return _says_nothing(text, before) or (is_near and _says_nothing(text, atom))
+        is_near = _BLANK_LINE.search(text, previous.end, atom.start) is None
+        return _is_wordless(text, previous) or (is_near and _is_wordless(text, atom))
 
 
-def _says_nothing(text: str, atom: Atom) -> bool:
+def _is_wordless(text: str, atom: Atom) -> bool:
     return _NOTHING.fullmatch(text, atom.start, atom.end) is not None
 
 
 @dataclass(frozen=True)
-class RecursiveCharacters(Sized):
-    """Cuts at separators, tried in order: what is too long between two of one kind is cut at the next kind.
+class RecursiveCharacters(SizedSplitter):
+    """Splitter at separators, tried in order: a stretch that one separator leaves too long is cut at the next.
 
     Neighbours that fit share a piece. Text that no separator makes short enough is cut after words, else between two
     characters as a reader sees them, so that the empty separator need not be written. A separator stays at the end of
@@ -152,7 +156,7 @@ class RecursiveCharacters(Sized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        moving_on(self)
+        require_progress(self)
         if "" in self.separators:
             raise WiringError(
                 "RecursiveCharacters got an empty separator. Leave it out: what is too long between the others is cut "
@@ -161,17 +165,17 @@ class RecursiveCharacters(Sized):
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
-        layers = map(after_each, self.separators)
-        return self.cut(text, [Unit(0, len(text))], *layers, overlap=self.shared(self.overlap))
+        layers = map(layer_of_separator, self.separators)
+        return self.cut(text, [Unit(0, len(text))], *layers, overlap=self.overlap_bound(self.overlap))
 
 
-def after_each(separator: str) -> Layer:
-    """A layer that cuts after each place where a separator stands."""
+def layer_of_separator(separator: str) -> Layer:
+    """Return a layer that cuts after every separator."""
 
     def layer(text: str, start: int, end: int) -> Iterator[Unit]:
-        while (found := text.find(separator, start, end)) >= 0:
-            yield Unit(start, found + len(separator))
-            start = found + len(separator)
+        while (place := text.find(separator, start, end)) >= 0:
+            yield Unit(start, place + len(separator))
+            start = place + len(separator)
         yield Unit(start, end)
 
     return layer
@@ -182,8 +186,8 @@ EMBEDDED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
-class SemanticBreaks(Sized):
-    """Cuts between sentences that are far apart in meaning.
+class SemanticBreaks(SizedSplitter):
+    """Splitter between sentences that are far apart in meaning.
 
     Each sentence is embedded together with the `buffer` sentences on either side. With v_i of length 1 for the i-th,
     the distance to the next is d_i = 1 - v_i · v_(i+1); there is a break after the i-th where d_i is above the
@@ -211,7 +215,7 @@ class SemanticBreaks(Sized):
     percentile: float = 95
     buffer: int = 1
     cached: ClassVar[bool] = True
-    _least: ClassVar[Mapping[str, int]] = {"buffer": 0}
+    _minimums: ClassVar[Mapping[str, int]] = {"buffer": 0}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -222,10 +226,10 @@ class SemanticBreaks(Sized):
         text = part.node.text
         sentences = list(by_sentence(text, 0, len(text)))
         breaks = self._breaks(text, sentences)
-        return self.cut(text, alone(at_places(breaks)(text, 0, len(text))), by_sentence)
+        return self.cut(text, isolate(layer_at(breaks)(text, 0, len(text))), by_sentence)
 
     def _breaks(self, text: str, sentences: Sequence[Unit]) -> list[int]:
-        """Where sentences begin that are far from the one before."""
+        """Return where sentences begin that are far from the previous one."""
         if len(sentences) < 2:
             return []
         distances = np.concatenate(list(self._distances(self._groups(text, sentences))))
@@ -236,7 +240,7 @@ class SemanticBreaks(Sized):
         """Each sentence with its neighbours; of one that is longer than a piece, what fits into a piece."""
         longest = self.bound.characters
         short = [text[start : min(end, start + longest)] for start, end, *_ in sentences]
-        return [" ".join(short[max(0, at - self.buffer) : at + self.buffer + 1]) for at in range(len(short))]
+        return [" ".join(short[max(0, i - self.buffer) : i + self.buffer + 1]) for i in range(len(short))]
 
     def _distances(self, groups: Sequence[str]) -> "Iterator[npt.NDArray[np.float32]]":
         """From each group to the next; batches share a group, so that none of it is left out."""

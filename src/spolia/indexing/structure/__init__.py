@@ -1,1 +1,1 @@
-"""What trees of groups are made of: sections by headings and by meaning, summaries without a model, metadata."""
+"""Transforms for trees of groups: sections by headings or meaning, summaries without a model, metadata."""

@@ -1,4 +1,4 @@
-"""Metadata in what is indexed."""
+"""Metadata put into indexed texts, and tables, pictures and other regions as pieces."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.filters import FILE_FIELDS
-from spolia.stores.definition import CONTEXT_CHARACTERS, Naming, Part, Piece, Pieces, Splitter, regions_in
+from spolia.stores.definition import CONTEXT_CHARACTERS, FieldTransform, Part, Piece, Pieces, Splitter, regions_in
 from spolia.stores.groups.nodes import Outline
 from spolia.stores.snapshot.records import metadata_text
 from spolia.types import Meta, Region
 
 
 @dataclass(frozen=True)
-class AttachMetadata(Naming):
-    """Put metadata above the texts that another transform gives, a line `name: value` for each field.
+class AttachMetadata(FieldTransform):
+    """Put metadata above the texts of another transform, one line `name: value` for each field.
 
     It is indexed, embedded and shown to readers, and never quoted. `ShowMetadata` shows it without indexing it. Fields
     that come from a file's name or times never belong to a node, so that a moved file is not embedded again.
@@ -49,7 +49,7 @@ class AttachMetadata(Naming):
             )
 
     def apply(self, value: Part, /) -> Pieces:
-        return tuple(self._with(piece, value) for piece in self.transform(value))
+        return tuple(self._add_metadata(piece, value) for piece in self.transform(value))
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.transform.calls(rows)
@@ -57,20 +57,20 @@ class AttachMetadata(Naming):
     def fanout(self, rows: int | None = None, /) -> int | None:
         return self.transform.fanout(rows)
 
-    def _with(self, piece: Piece, part: Part) -> Piece:
-        said = metadata_text((*part.node.meta, *piece.meta), self.fields)
-        if not said:
+    def _add_metadata(self, piece: Piece, part: Part) -> Piece:
+        metadata = metadata_text((*part.node.meta, *piece.meta), self.fields)
+        if not metadata:
             return piece
         if self.shown and not piece.search_text:
-            return piece.but(context=_lines(said, piece.context))
-        at = (part.offset or 0) + (piece.start or 0)
-        above = Outline(part.document, CONTEXT_CHARACTERS).above(at)  # title and headings
-        searched = piece.search_text or _lines(above, piece.context, piece.text)
-        context = _lines(said, piece.context) if self.shown else piece.context
-        return piece.but(context=context, search_text=_lines(said, searched))
+            return piece.but(context=_join_lines(metadata, piece.context))
+        offset = (part.offset or 0) + (piece.start or 0)
+        headings = Outline(part.document, CONTEXT_CHARACTERS).heading_path(offset)  # title and headings
+        search_text = piece.search_text or _join_lines(headings, piece.context, piece.text)
+        context = _join_lines(metadata, piece.context) if self.shown else piece.context
+        return piece.but(context=context, search_text=_join_lines(metadata, search_text))
 
 
-def _lines(*texts: str) -> str:
+def _join_lines(*texts: str) -> str:
     return "\n".join(filter(None, texts))
 
 
@@ -119,6 +119,7 @@ class Regions(Splitter):
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         for region in regions_in(part, self.kind):
             text, start = part.node.text[region.start : region.end], region.start
+            # `start` follows the stripping, so that the piece still quotes its exact place.
             start += len(text) - len(text.lstrip())
             if text := text.strip():
                 cells = f"{region.caption}\n{as_markdown(region.rows)}".strip() if self.markdown and region.rows else ""
@@ -128,7 +129,7 @@ class Regions(Splitter):
 
 
 def as_markdown(rows: tuple[tuple[str, ...], ...]) -> str:
-    """The cells of a table as Markdown, the first row as its head."""
+    """Format the cells of a table as Markdown, with the first row as its head."""
     lines = ["| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join((lines[0], "|" + "---|" * len(rows[0]), *lines[1:]))
 

@@ -1,4 +1,5 @@
-"""Headings that only their numbers tell: `1 Introduction`, `2.3. Results`, `Chapter IV`."""
+"""Sections between headings, also headings recognised only by their numbers: `1 Introduction`, `2.3. Results`, `Chapter
+IV`."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from spolia.indexing.readers.markup.markdown import headings_of
-from spolia.indexing.splitters.sized_splitter import at_least
-from spolia.indexing.splitters.windows import stripped
+from spolia.indexing.splitters.sized_splitter import require_minimums
+from spolia.indexing.splitters.windows import strip_span
 from spolia.stores.definition import Part, Piece, Splitter, places_in
 from spolia.types import Heading
 
@@ -31,23 +32,23 @@ Path = tuple[int, ...]
 
 
 def numbered_headings(text: str) -> Iterator[Heading]:
-    """The numbered headings of a plain text, in order.
+    """Yield the numbered headings of a plain text, in order.
 
     A line is one if it begins with a number, or with a word like *chapter* and a number, follows an empty line or
     begins the text, is short, ends like no sentence, and goes on counting: after 2.1 there may come 2.1.1, 2.2 or 3.
     """
     last: dict[str, Path] = {}
     for line in _LINE.finditer(text):
-        if (found := _read(line)) is None or not _stands_alone(text, line):
+        if (number := _parse_number(line)) is None or not _stands_alone(text, line):
             continue
-        kind, path = found
-        if _goes_on(last.get(kind, ()), path):
+        kind, path = number
+        if _continues(last.get(kind, ()), path):
             last[kind] = path
             yield Heading(line.start(), min(len(path), DEEPEST), " ".join(line[0].split()))
 
 
-def _read(line: re.Match[str]) -> tuple[str, Path] | None:
-    """In which numbering a line stands, and where in it."""
+def _parse_number(line: re.Match[str]) -> tuple[str, Path] | None:
+    """Return the numbering that a line belongs to, and its place in it; None if it has no number."""
     if line["ordinal"]:
         level = _UNITS[line["unit"]]
         return line["unit"], (0,) * (level - 1) + (_chinese(line["ordinal"]),)
@@ -63,39 +64,39 @@ def _read(line: re.Match[str]) -> tuple[str, Path] | None:
     return (line["word"] or "").lower() + ("" if number[0].isdigit() else "I"), path
 
 
-def _goes_on(before: Path, path: Path) -> bool:
-    """Whether a number follows another one; the first of all begins at 0 or 1."""
+def _continues(previous: Path, path: Path) -> bool:
+    """Return whether a number follows the previous one; a numbering begins at 0 or 1."""
     if len(set(path[:-1])) == 1 and path[0] == 0:  # smaller units may begin at 1 again
-        return path[-1] in (1, before[-1] + 1 if before else 1)
-    if not before:
+        return path[-1] in (1, previous[-1] + 1 if previous else 1)
+    if not previous:
         return set(path) <= {0, 1}
-    if len(path) > len(before):
-        return path[: len(before)] == before and set(path[len(before) :]) <= {0, 1}
-    return path[:-1] == before[: len(path) - 1] and path[-1] == before[len(path) - 1] + 1
+    if len(path) > len(previous):
+        return path[: len(previous)] == previous and set(path[len(previous) :]) <= {0, 1}
+    return path[:-1] == previous[: len(path) - 1] and path[-1] == previous[len(path) - 1] + 1
 
 
 def _stands_alone(text: str, line: re.Match[str]) -> bool:
-    said = line[0].strip()
-    above = text[: line.start()].rpartition("\n")[0].rpartition("\n")[2] if line.start() else ""
-    ends = said.endswith(_NO_END) and any(map(str.isspace, said))
-    return len(said) <= LONGEST and not above.strip() and not ends
+    line_text = line[0].strip()
+    line_above = text[: line.start()].rpartition("\n")[0].rpartition("\n")[2] if line.start() else ""
+    ends = line_text.endswith(_NO_END) and any(map(str.isspace, line_text))
+    return len(line_text) <= LONGEST and not line_above.strip() and not ends
 
 
 def _roman(number: str) -> int:
     values = [_VALUES[letter] for letter in number]
-    return sum(-value if value < max(values[at:]) else value for at, value in enumerate(values))
+    return sum(-value if value < max(values[i:]) else value for i, value in enumerate(values))
 
 
 def _chinese(number: str) -> int:
-    """Up to 999, in digits or Chinese."""
+    """Parse a number up to 999, in digits or Chinese."""
     if number.isdecimal():
         return int(number)
-    found = 0
+    number_value = 0
     for unit, value in (("百", 100), ("十", 10)):
         if unit in number:
-            many, _, number = number.partition(unit)
-            found += _DIGITS.get(many, 1) * value
-    return found + _DIGITS.get(number, 0)
+            multiplier, _, number = number.partition(unit)
+            number_value += _DIGITS.get(multiplier, 1) * value
+    return number_value + _DIGITS.get(number, 0)
 
 
 @dataclass(frozen=True)
@@ -124,17 +125,17 @@ class Sections(Splitter):
     level: int = 1
 
     def __post_init__(self) -> None:
-        at_least(self, level=1)
+        require_minimums(self, level=1)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
         for start, end in pairwise(dict.fromkeys((0, *self._places(part), len(text)))):
-            if span := stripped(text, start, end):
+            if span := strip_span(text, start, end):
                 yield Piece(text[slice(*span)], span[0])
 
     def _places(self, part: Part) -> Sequence[int]:
         if part.document.headings:
             return places_in(part, [h.start for h in part.document.headings if h.level <= self.level])
         text = part.node.text
-        found = list(headings_of(text)) or list(numbered_headings(text))
-        return [heading.start for heading in found if heading.level <= self.level]
+        headings = list(headings_of(text)) or list(numbered_headings(text))
+        return [heading.start for heading in headings if heading.level <= self.level]

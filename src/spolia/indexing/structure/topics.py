@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from spolia.core.operator import Operator
 from spolia.core.sentences import sentences
 from spolia.deferred import numpy as np
-from spolia.indexing.splitters.sized_splitter import at_least
+from spolia.indexing.splitters.sized_splitter import require_minimums
 from spolia.indexing.splitters.windows import sentence_units
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, Pieces, Splitter
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
     Vectors: TypeAlias = npt.NDArray[np.float64]
 
+# Merging takes time and memory for all sentences of a block; the bound holds for books too.
 BLOCK = 1_000
 """Sentences that are compared together; a break always follows."""
-READ = 2_000
+EMBEDDED_CHARACTERS = 2_000
 """Characters of a sentence that are embedded."""
 
 
 @dataclass(frozen=True)
 class Topics(Splitter):
-    """Cuts a text into stretches of neighbouring sentences that mean the same: a level of a tree by meaning.
+    """Splitter into stretches of neighbouring sentences with one topic: a level of a tree by meaning.
 
     At first each sentence is a stretch of its own. Again and again the two neighbours are joined that make stretches
     least different within: a and b with the smallest |a| · |b| / (|a| + |b|) · ‖mean(a) - mean(b)‖² (Ward's method,
@@ -59,48 +60,51 @@ class Topics(Splitter):
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        at_least(self, sentences=1)
+        require_minimums(self, sentences=1)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text, spans = part.node.text, sentence_units(part.node.text, 0, len(part.node.text))
-        while some := list(islice(spans, BLOCK)):
+        while units := list(islice(spans, BLOCK)):
             first = 0
-            read = [text[start : min(end, start + READ)] for start, end, *_ in some]
-            vectors = self.embedder.embed(read, kind="passage").astype("float64")
-            for end in joined(vectors, -(-len(some) // self.sentences)):
-                start, stop = some[first][0], some[end - 1][1]
+            embedded_texts = [text[start : min(end, start + EMBEDDED_CHARACTERS)] for start, end, *_ in units]
+            vectors = self.embedder.embed(embedded_texts, kind="passage").astype("float64")
+            for end in merge_neighbours(vectors, -(-len(units) // self.sentences)):
+                start, stop = units[first][0], units[end - 1][1]
                 yield Piece(text[start:stop], start)
                 first = end
 
 
-def joined(vectors: "Vectors", count: int) -> list[int]:
-    """Where the stretches end when neighbouring rows float64[n, d] were joined until there are `count` of them."""
+def merge_neighbours(vectors: "Vectors", count: int) -> list[int]:
+    """Return where each stretch ends after neighbouring rows of float64[n, d] were merged until `count` stretches are
+    left."""
     sums, sizes = dict(enumerate(vectors)), dict.fromkeys(range(len(vectors)), 1)
-    after = {at: at + 1 for at in range(len(vectors))}
-    before = {at + 1: at for at in range(len(vectors))}
+    following = {i: i + 1 for i in range(len(vectors))}
+    preceding = {row + 1: row for row in range(len(vectors))}
 
-    def cost(at: int) -> tuple[float, int, int, int]:
-        other = after[at]
-        apart = sums[at] / sizes[at] - sums[other] / sizes[other]
-        weight = sizes[at] * sizes[other] / (sizes[at] + sizes[other])
-        return weight * float(apart @ apart), at, sizes[at], sizes[other]
+    def cost(row: int) -> tuple[float, int, int, int]:
+        next_row = following[row]
+        difference = sums[row] / sizes[row] - sums[next_row] / sizes[next_row]
+        weight = sizes[row] * sizes[next_row] / (sizes[row] + sizes[next_row])
+        return weight * float(difference @ difference), row, sizes[row], sizes[next_row]
 
-    open_ = [cost(at) for at in range(len(vectors) - 1)]
-    heapify(open_)
+    heap = [cost(i) for i in range(len(vectors) - 1)]
+    heapify(heap)
     while len(sizes) > count:
-        _, at, mine, others = heappop(open_)
-        if sizes.get(at) != mine or sizes.get(after[at]) != others:
+        # Entries of the heap are not removed when their stretches grow; the sizes in them show that they are
+        # outdated.
+        _, i, size, following_size = heappop(heap)
+        if sizes.get(i) != size or sizes.get(following[i]) != following_size:
             continue  # one of the two was joined with another meanwhile
-        gone = after[at]
-        sums[at] = sums[at] + sums.pop(gone)
-        sizes[at] += sizes.pop(gone)
-        after[at] = after.pop(gone)
-        before[after[at]] = at
-        if after[at] in sizes:
-            heappush(open_, cost(at))
-        if at in before:
-            heappush(open_, cost(before[at]))
-    return [after[at] for at in sorted(sizes)]
+        merged = following[i]
+        sums[i] = sums[i] + sums.pop(merged)
+        sizes[i] += sizes.pop(merged)
+        following[i] = following.pop(merged)
+        preceding[following[i]] = i
+        if following[i] in sizes:
+            heappush(heap, cost(i))
+        if i in preceding:
+            heappush(heap, cost(preceding[i]))
+    return [following[i] for i in sorted(sizes)]
 
 
 LONGEST = 1_000
@@ -109,7 +113,7 @@ LONGEST = 1_000
 
 @dataclass(frozen=True)
 class ExtractiveSummary(Operator[Part, Pieces]):
-    """One node for each: sentences of its text, in their order.
+    """Summary of a text by some of its own sentences, in their order.
 
     With an embedder those whose vectors have the largest cosine with the mean of all, which say what the text is about;
     without one the first, which in reports and articles often do. `Summary` asks a language model instead.
@@ -136,13 +140,13 @@ class ExtractiveSummary(Operator[Part, Pieces]):
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        at_least(self, sentences=1)
+        require_minimums(self, sentences=1)
 
     def apply(self, value: Part, /) -> Pieces:
         text = value.node.text
-        found = [" ".join(text[start:end].split()) for start, end in sentences(text)[:LONGEST]]
-        found = [sentence for sentence in found if any(map(str.isalnum, sentence))]
-        return (Piece(" ".join(found[at] for at in self._chosen(found))),) if found else ()
+        sentence_texts = [" ".join(text[start:end].split()) for start, end in sentences(text)[:LONGEST]]
+        sentence_texts = [sentence for sentence in sentence_texts if any(map(str.isalnum, sentence))]
+        return (Piece(" ".join(sentence_texts[i] for i in self._choose(sentence_texts))),) if sentence_texts else ()
 
     def reads(self, value: Part, /) -> object:
         return value.node.text
@@ -150,10 +154,10 @@ class ExtractiveSummary(Operator[Part, Pieces]):
     def fanout(self, rows: int | None = None, /) -> int | None:
         return 1
 
-    def _chosen(self, found: Sequence[str]) -> list[int]:
-        if self.embedder is None or len(found) <= self.sentences:
-            return list(range(len(found)))[: self.sentences]
+    def _choose(self, sentence_texts: Sequence[str]) -> list[int]:
+        if self.embedder is None or len(sentence_texts) <= self.sentences:
+            return list(range(len(sentence_texts)))[: self.sentences]
 
-        vectors = self.embedder.embed(found, kind="passage").astype(np.float64)
+        vectors = self.embedder.embed(sentence_texts, kind="passage").astype(np.float64)
         nearest = np.argsort(-(vectors @ vectors.mean(axis=0)), kind="stable")[: self.sentences]
         return sorted(nearest.tolist())

@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from spolia.core.replacement import replaced
-from spolia.models.http.replies import estimated_tokens
+from spolia.models.http.replies import estimate_tokens
 from spolia.models.prompting.stand_in_models import Silent, Unanswered
 from spolia.models.protocols import LanguageModel
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend
-from spolia.stores.backends.publication import NONE, Draft, Lacking
+from spolia.stores.backends.publication import NO_IMAGES, Draft, UnembeddedNode
 from spolia.stores.backends.rows import key_of
-from spolia.stores.definition import Choosing, Part, Piece, Splitter, Transform
+from spolia.stores.definition import Part, Piece, Splitter, Transform, TransformChooser
 from spolia.stores.groups.nodes import GroupBuild
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.staging import AnyWriter, Staging
@@ -40,7 +40,7 @@ class ModelUse:
 
     def add(self, model: LanguageModel, prompt: Prompt, max_tokens: int) -> None:
         """A prompt would be sent, and gets no reply."""
-        sent = sum(estimated_tokens(message.content) + MESSAGE_TOKENS for message in prompt.messages)
+        sent = sum(estimate_tokens(message.content) + MESSAGE_TOKENS for message in prompt.messages)
         usage = Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)
         priced: Callable[[Usage], Usage] | None = getattr(model, "priced", None)
         self.count(priced(usage) if priced is not None else usage)
@@ -67,7 +67,7 @@ class _CountingSplitter(Splitter):
 
 
 @dataclass(frozen=True)
-class _CountingChoice(Choosing):
+class _CountingChoice(TransformChooser):
     """Leaves each document to what makes its pieces, which is not asked either where it would ask models."""
 
     transform: Transform
@@ -75,7 +75,7 @@ class _CountingChoice(Choosing):
 
     def transform_for(self, uri: str, /) -> Transform:
         found = self.transform
-        while isinstance(found, Choosing):
+        while isinstance(found, TransformChooser):
             found = found.transform_for(uri)
         if not asks(found):
             return found
@@ -126,13 +126,13 @@ class DryRun(Staging):
         self._put: dict[str, bytes] = {}
         self._gone: set[str] = set()
         self._embedded_more: list[tuple[str, GroupEmbedding]] = []
-        self._begin(store.reading())
+        self._begin(store.connect_for_reading())
 
-    def changed(self, uris: Iterable[str]) -> set[str]:
+    def find_changed(self, uris: Iterable[str]) -> set[str]:
         return set()
 
     def holds(self, document: Document) -> bool:
-        there = super()._waiting(document.id)
+        there = super()._staged_document(document.id)
         if there is None or document.id not in self._put:
             return super().holds(document)
         is_labelled_so = (there.meta, there.readers) == (document.meta, document.readers)
@@ -172,9 +172,9 @@ class DryRun(Staging):
     def is_restricted_now(self) -> bool:
         return any(self.readers().values())
 
-    def _waiting(self, id: str) -> Document | None:
+    def _staged_document(self, id: str) -> Document | None:
         """Only what is not in the store is kept with its text, until it is counted."""
-        found = super()._waiting(id)
+        found = super()._staged_document(id)
         if found is None or id in self._staged.images:
             return found
         return Draft.document(self, id).but(uri=found.uri, meta=found.meta, readers=found.readers)
@@ -196,9 +196,9 @@ class DryRun(Staging):
             self.redefined.add(group)
             return
         self.embedded.add(group)
-        self._embedded_more += [(group, how) for how in manifest.embeddings if not there.embedded(how.embedder)]
+        self._embedded_more += [(group, how) for how in manifest.embeddings if not there.find_embedding(how.embedder)]
 
-    def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
+    def _unembedded_nodes(self, group: str, embedder: str) -> Iterator[UnembeddedNode]:
         return iter(())
 
     def spill(self) -> None:
@@ -207,7 +207,7 @@ class DryRun(Staging):
     def join_full(self) -> None:
         """Join nothing: nothing was written."""
 
-    def publish(self, complete: Callable[[AnyWriter], None] = lambda writer: None, *, embedded: bool = True) -> int:
+    def publish(self, build_groups: Callable[[AnyWriter], None] = lambda writer: None, *, embedded: bool = True) -> int:
         staged = self._staged
         for group, how in self._embedded_more if embedded else ():
             self._count_more(group, how, self.manifests[group])
@@ -215,16 +215,16 @@ class DryRun(Staging):
             for how in manifest.embeddings:
                 for hash, one in staged.unembedded.get(group, {}).items():
                     self._count(group, how, hash, one)
-                for one in super()._lacking(group, how.embedder):
+                for one in super()._unembedded_nodes(group, how.embedder):
                     if one.document not in self._gone:
                         self._count(group, how, one.hash, one)
         self._embedded_more.clear()
         for id in staged.documents:
-            if (document := super()._waiting(id)) is None:
+            if (document := super()._staged_document(id)) is None:
                 continue
             if id in staged.images and id not in self._put:
                 self._put[id] = _digest(document)
-                staged.images[id] = NONE
+                staged.images[id] = NO_IMAGES
             staged.documents[id] = document.but(text="", pages=(), headings=(), regions=(), boxes=NO_BOXES)
         there = Draft.sources(self, {uri for change in staged.changes for uri in change.uris}).values()
         self._gone |= {row.document for row in there if row.document and not self.holders(row.document)}
@@ -247,9 +247,9 @@ class DryRun(Staging):
                 continue
             for node in Draft.nodes(self, document.id, group):
                 hash = key_of(node, document, by_picture=manifest.by_picture)
-                self._count(group, how, hash, Lacking(hash, node.id, document.id, node.indexed_text))
+                self._count(group, how, hash, UnembeddedNode(hash, node.id, document.id, node.indexed_text))
 
-    def _count(self, group: str, how: GroupEmbedding, hash: bytes, one: Lacking) -> None:
+    def _count(self, group: str, how: GroupEmbedding, hash: bytes, one: UnembeddedNode) -> None:
         if (key := (how.embedder, hash)) in self._pending:
             return
         self._pending.add(key)
@@ -261,7 +261,7 @@ class DryRun(Staging):
         else:
             counted.texts += 1
             counted.characters += len(one.text)
-            counted.tokens += estimated_tokens(one.text)
+            counted.tokens += estimate_tokens(one.text)
             sample = counted.sample.setdefault(how.embedder, [])
             if counted.texts & (counted.texts - 1) == 0 and len(sample) < SAMPLED:  # the 1st, 2nd, 4th, 8th …
                 sample.append(one.text)

@@ -13,18 +13,18 @@ from os.path import splitext
 from urllib.parse import unquote
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError
-from spolia.indexing.readers.pictures.linked_images import LEAST_CAPTION
+from spolia.indexing.readers.pictures.linked_images import MINIMUM_CAPTION
 from spolia.indexing.readers.reader import (
     LIMITS,
     ArchiveLimits,
     Blob,
     Container,
-    Equipped,
     FileReader,
+    ProgramReader,
     Reading,
     is_container,
     reader_of,
-    versioned,
+    versioned_name,
 )
 from spolia.indexing.sync.files import File, FileListing, is_elsewhere
 from spolia.indexing.sync.metadata import DocumentLabels
@@ -72,7 +72,7 @@ class SourceDiff:
                 gone.append(uri)
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
         looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
-        dependent = [(uri, DocumentReport.of(report)) for uri, report in writer.dependent(looked_at)]
+        dependent = [(uri, DocumentReport.of(report)) for uri, report in writer.dependent_sources(looked_at)]
         again = (*self._readable_now(dependent), *self._seen_otherwise(dependent, linked), *self._read_otherwise())
         asked = (uri for uri, stamp in stamps.items() if stamp[2] == "indexed" and found.is_again(uri))
         lacking = list(dict.fromkeys((*again, *asked)))
@@ -93,7 +93,7 @@ class SourceDiff:
             file = self._found.files.get(uri)
             reader = file.reader if file is not None else reader_of(uri, self._found.files.readers)
             if reader not in equipped:
-                equipped[reader] = isinstance(reader, Equipped) and not reader.lacking()
+                equipped[reader] = isinstance(reader, ProgramReader) and not reader.lacking()
             if equipped[reader] and (uri in self._found.files or self._container(uri)):
                 yield uri
 
@@ -108,7 +108,7 @@ class SourceDiff:
         for uri in (uri for parts in self.parts.values() for uri in parts):
             *_, status, before = self._stamps[uri]
             reader = reader_of(uri, self._found.files.readers) if status == "indexed" else None
-            if reader is not None and versioned(reader) != before:
+            if reader is not None and versioned_name(reader) != before:
                 yield uri
 
     def _container(self, uri: str) -> str:
@@ -137,7 +137,7 @@ class SourceDiff:
         broken = [
             uri
             for uri, file in self.unlike.items()
-            if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed", versioned(file.reader))
+            if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed", versioned_name(file.reader))
         ]
         broken += [uri for uri in self._broken if self._container(uri) not in self.unlike]
         given_up = [row for uri in broken if not reread and not (is_due(row := self.rows[uri]) and retry)]
@@ -270,7 +270,7 @@ class ContainerContents:
 
 def _item(blob: Blob, reader: FileReader, container: SourceRow) -> FetchItem:
     def fetch() -> FetchedSource:
-        row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash, reader=versioned(reader))
+        row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash, reader=versioned_name(reader))
         return FetchedSource(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
 
     return FetchItem(blob.uri, reader, blob.size, fetch)
@@ -320,11 +320,11 @@ class LinkedImages:
         uri, regions = reading.document.uri, list(reading.document.regions)
         found = {name: self._picture(_image_uri(uri, name), uri) for name in _image_names(reading)}
         images = {name: image for name, image in found.items() if image is not None}
-        for number, name in reading.beside:
+        for number, name in reading.linked_images:
             if name in images:
                 regions[number] = regions[number].but(image=images[name].content_hash)
-        missing = {number for number, name in reading.beside if name not in images}
-        told = [one for at, one in enumerate(regions) if at not in missing or len(one.caption) >= LEAST_CAPTION]
+        missing = {number for number, name in reading.linked_images if name not in images}
+        told = [one for at, one in enumerate(regions) if at not in missing or len(one.caption) >= MINIMUM_CAPTION]
         dropped = Counter(dict(reading.dropped)) + Counter({"pictures": len(missing)})
         document = reading.document.but(regions=tuple(told), id=_image_id(reading.document.id, told, bool(images)))
         shown = {image.content_hash: image for image in (*reading.images, *images.values())}
@@ -366,7 +366,7 @@ class LinkedImages:
 
 
 def _image_names(reading: Reading) -> list[str]:
-    return list(dict.fromkeys(name for _, name in reading.beside))[:MOST_IMAGES]
+    return list(dict.fromkeys(name for _, name in reading.linked_images))[:MOST_IMAGES]
 
 
 def _image_uri(document: str, name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from spolia.core.call_bounds import times
 from spolia.core.operator import Operator
 from spolia.filters import Field, notes_on
-from spolia.indexing.readers.reader import versioned
+from spolia.indexing.readers.reader import versioned_name
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sync.cost_estimate import DryRun, ModelUse, asks, without_models
@@ -33,7 +33,7 @@ from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Transform
 from spolia.stores.groups.nodes import GroupBuild
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Manifest, in_order
+from spolia.stores.manifest import Manifest, sort_groups
 from spolia.types import Scalar, Value
 from spolia.types.value import names_checked
 
@@ -148,7 +148,7 @@ def planned(
     >>> with tempfile.TemporaryDirectory() as place:
     ...     _ = Path(place, "stones.txt").write_text("Spolia are stones that builders take from older buildings.")
     ...     plan = planned(place, Corpus(f"{place}/notes.spolia"))
-    >>> plan.new, [(one.group, one.change, one.nodes) for one in plan.groups]
+    >>> plan.new, [(one.group, one.change, one.make_nodes) for one in plan.groups]
     (('stones.txt',), [('chunk', 'new', 1)])
     """
     began = time.perf_counter()
@@ -227,7 +227,7 @@ class _Changes:
         for uri, file in found.files.items():
             if (row := before.get(uri)) is None:
                 self.by_kind["new"].append(uri)
-            elif (row.size, row.mtime_ns, row.reader) == (file.size, file.mtime_ns, versioned(file.reader)):
+            elif (row.size, row.mtime_ns, row.reader) == (file.size, file.mtime_ns, versioned_name(file.reader)):
                 unchanged += 1
             else:
                 self.by_kind["changed"].append(uri)
@@ -239,7 +239,7 @@ def _plans(
 ) -> Iterator[GroupPlan]:
     by_name = {build.group: build for build in builds}
     untold: set[str] = set()
-    for manifest in in_order(writer.manifests):
+    for manifest in sort_groups(writer.manifests):
         name = manifest.group
         build, counted, plan = by_name[name], writer.of(name), GroupPlan(name, "kept" if name in before else "new")
         if name in before and name in writer.redefined | writer.embedded:
@@ -257,7 +257,7 @@ def _plans(
             yield plan.but(**unknown | {"texts": texts, "text_tokens": texts}, **of_models)
         else:
             yield plan.but(
-                nodes=writer.made[name],
+                nodes=writer.node_counts[name],
                 texts=counted.texts,
                 pictures=counted.pictures,
                 known=counted.known,

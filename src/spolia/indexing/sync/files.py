@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from spolia.errors import DocumentError, FolderError
-from spolia.indexing.readers.reader import FileReader, is_pattern, reader_of, versioned
+from spolia.indexing.readers.reader import FileReader, is_pattern, reader_of, versioned_name
 from spolia.indexing.readers.text import TextReader
 from spolia.stores.backends.publication import Draft
 from spolia.stores.backends.rows import Stamp
@@ -116,7 +116,7 @@ class Files(Mapping[str, File]):
         for uri, (size, at, *_) in self.kept.items():
             suffix = suffix_of(uri)
             if (reader := versions.get(suffix)) is None:
-                reader = versioned(self[uri].reader)
+                reader = versioned_name(self[uri].reader)
                 if suffix in self._deciding:
                     versions[suffix] = reader
             if known.get(uri) != (size, at, "indexed", reader):

@@ -21,11 +21,19 @@ from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.backends.rows import SourceRow, Unmade
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transform
-from spolia.stores.groups.definitions import GroupDefinitions, refuse_other, ways_out
-from spolia.stores.groups.group_build import store
-from spolia.stores.groups.nodes import Availability, CutPieces, GroupBuild, GroupNodes, grow, passes
+from spolia.stores.groups.definitions import GroupDefinitions, refuse_other_definition, removal_advice
+from spolia.stores.groups.group_build import store_nodes
+from spolia.stores.groups.nodes import Availability, CutPieces, GroupBuild, GroupNodes, grow, is_transient
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
-from spolia.stores.manifest import Manifest, between, embedder_of, in_order, manifest_of, signature, transform_of
+from spolia.stores.manifest import (
+    Manifest,
+    embedder_of,
+    groups_between,
+    manifest_of,
+    signature,
+    sort_groups,
+    transform_of,
+)
 from spolia.stores.staging import AnyWriter, Staging
 from spolia.types import Document
 from spolia.types.value import maker
@@ -90,12 +98,12 @@ class RequestedGroups:
             defining.define(renewed=() if keeps else (self.main,), outdated=outdated)
         for group in self.groups:
             if group.definition is not None and group.name in writer.manifests:
-                refuse_other(group, writer.manifests)
+                refuse_other_definition(group, writer.manifests)
         return there is not None and there != main
 
     def builds(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
         """All groups of the store, each with the objects that make it, in order; an unknown one makes nothing."""
-        return [self._build(manifest, manifests) for manifest in in_order(manifests)]
+        return [self._build(manifest, manifests) for manifest in sort_groups(manifests)]
 
     def _build(self, manifest: Manifest, manifests: Mapping[str, Manifest]) -> GroupBuild:
         given = {
@@ -120,9 +128,11 @@ class RequestedGroups:
         except GroupError as error:
             if manifest.group == self.main:
                 raise
-            transform = _Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}")
+            transform = _Unmakeable(f"{error} The other groups go on. {removal_advice(manifest.group)}")
         reach = self.reaches.setdefault(manifest.group, Availability())
-        return GroupBuild(manifest.group, transform, *lineage, tuple(embedders), reach, between(manifest, manifests))
+        return GroupBuild(
+            manifest.group, transform, *lineage, tuple(embedders), reach, groups_between(manifest, manifests)
+        )
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
         """Raise ManifestMismatch if code, models or prompts of a group have changed since it was built."""
@@ -135,7 +145,7 @@ class RequestedGroups:
 
     def _changed(self, manifests: dict[str, Manifest]) -> Iterator[Manifest]:
         """Unnamed groups of the store that would be made differently by now."""
-        for manifest in in_order(manifests):
+        for manifest in sort_groups(manifests):
             if manifest.group in (self.main, *(group.name for group in self.groups)) or not manifest.signature:
                 continue
             transform = self._build(manifest, manifests).transform
@@ -166,12 +176,16 @@ def behind(builds: Iterable[GroupBuild]) -> tuple[tuple[str, str], ...]:
 
 def makeshift(builds: Iterable[GroupBuild], built: Iterable[Unmade]) -> tuple[tuple[str, str], ...]:
     """Groups with nodes made from replies that could not be parsed, and why."""
-    kept = [(each.group, each.reach.makeshift) for each in builds if each.reach.makeshift and not _why_behind(each)]
+    kept = [
+        (each.group, each.availability.degradation)
+        for each in builds
+        if each.availability.degradation and not _why_behind(each)
+    ]
     return (*kept, *((lack.group, lack.reason) for lack in built if not lack.document))
 
 
 def _why_behind(build: GroupBuild) -> str:
-    return build.transform.reason if isinstance(build.transform, _Unmakeable) else build.reach.reason
+    return build.transform.reason if isinstance(build.transform, _Unmakeable) else build.availability.reason
 
 
 def is_embedded_first(there: Manifest, main: Manifest) -> bool:
@@ -250,7 +264,7 @@ class Batch:
         """Store the waiting documents, with what the caller says of them; gives each one's report, or why it could not
         be stored. Existing nodes are not made again."""
         waiting, self.pending, self.weight = self.pending, [], 0
-        self.writer.look(filed.reading.document.id for filed in waiting)
+        self.writer.prefetch(filed.reading.document.id for filed in waiting)
         pending = list[BatchItem]()
         fresh: dict[str, Document] = {}
         for filed in waiting:
@@ -292,21 +306,23 @@ class Batch:
             (one,) = grow([document], self.builds)
         if one is not None:
             self._refuse_unmade(filed, one, is_there)
-        nodes = self.writer.nodes(document.id, self.main) if one is None else one.made.get(self.main)
+        nodes = self.writer.nodes(document.id, self.main) if one is None else one.by_group.get(self.main)
         if isinstance(nodes, list):
             counted.count(nodes)
         elif one is not None and nodes is not None:  # those of a long document are counted as they pass
-            one.made[self.main] = counted.over(nodes)
+            one.by_group[self.main] = counted.over(nodes)
         report = self._report(filed, counted if isinstance(nodes, list) else None)
         row = filed.row.but(document=document.id, report=report.json)
-        self.writer.put(document, (), row, {image.content_hash: image.data for image in filed.reading.images})
+        self.writer.put_document(document, (), row, {image.content_hash: image.data for image in filed.reading.images})
         if one is not None:
             if is_there:
-                self.writer.unmake(document.id, one.made)
-            store(self.writer, one)
+                self.writer.unmake(document.id, one.by_group)
+            store_nodes(self.writer, one)
             self._refuse_unmade(filed, one, False)
-            if not isinstance(one.made.get(self.main), list):  # they were counted as they passed, or the group failed
-                report = counted.on(report, document) if self.main in one.made else self._report(filed)
+            if not isinstance(
+                one.by_group.get(self.main), list
+            ):  # they were counted as they passed, or the group failed
+                report = counted.on(report, document) if self.main in one.by_group else self._report(filed)
                 if report.json != row.report:
                     self.writer.touch(row.but(report=report.json))
         return report
@@ -315,9 +331,11 @@ class Batch:
         """Raise if no group was made; or if one of a document that `is_there` would lose its nodes."""
         if one.failures:
             self.tried.add(one.document.id)
-            if not one.made or (is_there and any(self.writer.nodes(one.document.id, group) for group in one.failures)):
+            if not one.by_group or (
+                is_there and any(self.writer.nodes(one.document.id, group) for group in one.failures)
+            ):
                 reason = next(iter(one.reasons.values()))
-                is_away = any(map(passes, one.failures.values()))  # which is not the document's fault
+                is_away = any(map(is_transient, one.failures.values()))  # which is not the document's fault
                 raise Unreadable(filed.row, reason, None if is_away else DocumentError(reason))
 
     @cached_property

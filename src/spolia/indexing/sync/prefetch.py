@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 
 from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
-from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, is_container, versioned
+from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, is_container, versioned_name
 from spolia.indexing.sync.files import IN_MEMORY, File
 from spolia.indexing.workers.pool import HERE, WorkerProcesses
 from spolia.indexing.workers.prepare import NOTHING, Executor, InProcess, Prepared, SplitPlan
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.backends.rows import SourceRow, in_batches
-from spolia.stores.files import claimed
-from spolia.stores.groups.group_build import EMBEDDED_AT_ONCE, Texts, in_turn
+from spolia.stores.files import claim_run_folder
+from spolia.stores.groups.group_build import EMBEDDED_AT_ONCE, Texts, embed_in_turn
 from spolia.stores.groups.nodes import GroupBuild
 from spolia.types import kept
 from spolia.types.value import maker
-from spolia.worker_process import pickled
+from spolia.worker_process import pickle_value
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder
@@ -99,7 +99,7 @@ class FetchItem:
 
 def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> FetchedSource:
     """The bytes of a file; where they cannot be had (`Unreadable`), the document that they held `before` stays."""
-    reader = versioned(file.reader)
+    reader = versioned_name(file.reader)
     try:
         loaded = file.load(spool)
     except (OSError, SpoliaError) as error:
@@ -271,7 +271,7 @@ class Prefetch:
     def _is_sendable(self, given: object) -> bool:
         if id(given) not in self._sent:
             try:
-                pickled(given, HERE)
+                pickle_value(given, HERE)
                 self._sent[id(given)] = given, True
             except SpoliaError:
                 self._sent[id(given)] = given, False
@@ -295,7 +295,7 @@ class Prefetch:
         first = list(islice(calls, MANY_CALLS))
         is_wanted = count and (self.all or getattr(embedder, "apart", False)) and len(first) == MANY_CALLS
         if not (is_wanted and self._is_sendable(embedder)):
-            yield from in_turn(embedder, chain(first, calls))
+            yield from embed_in_turn(embedder, chain(first, calls))
             return
         waiting: deque[tuple[Texts, Future[Vectors]]] = deque()
         texts = chain.from_iterable(chain(first, calls))
@@ -328,7 +328,7 @@ def open_prefetch(
     folder: Path, workers: int | Executor | None = None, limits: WorkerLimits | None = None
 ) -> Iterator[Prefetch]:
     """What reads the sources of a run. In `folder` a folder for copies is made until then; those of killed runs go."""
-    spool, lock, is_first = claimed(folder)
+    spool, lock, is_first = claim_run_folder(folder)
     count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
     if isinstance(count, int):
         made = Prefetch(count, partial(WorkerProcesses, count, limits, spool), spool, is_first=is_first)

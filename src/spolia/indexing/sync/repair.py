@@ -18,8 +18,8 @@ from spolia.indexing.sync.sync_run import SyncOptions, only
 from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import MAIN
-from spolia.stores.integrity import problems
-from spolia.stores.manifest import definition_by_now
+from spolia.stores.integrity import find_problems
+from spolia.stores.manifest import current_definition
 from spolia.stores.repair import StoreRepair, mend
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.types import Value
@@ -77,16 +77,16 @@ def repair(
     found = mend(corpus, given, known, wait_s)
     if found.unread or found.is_short:
         _read_again(corpus, found, readers, groups, known)
-    left = (*found.left, *problems(corpus.latest(), deep=True))
-    return RepairReport(tuple(found.said), tuple(dict.fromkeys(left)))
+    left = (*found.remaining, *find_problems(corpus.latest(), deep=True))
+    return RepairReport(tuple(found.repairs), tuple(dict.fromkeys(left)))
 
 
 def _access(snapshot: Snapshot, found: StoreRepair, files: Mapping[str, File]) -> Callable[[str], tuple[str, ...]]:
     """Who may read a file, as the store said, of its source or of the one document that has its content."""
     lists = snapshot.readers.lists
-    there = {uri: lists[number] for uri, number in snapshot.opened.rows(sql.READERS_OF_SOURCES)}
+    there = {uri: lists[number] for uri, number in snapshot.open_store.rows(sql.READERS_OF_SOURCES)}
     there |= {uri: readers for uri, readers in found.unread.items() if readers is not None}
-    is_open = snapshot.opened.row(sql.IS_RESTRICTED) is None
+    is_open = snapshot.open_store.row(sql.IS_RESTRICTED) is None
 
     def access(uri: str) -> tuple[str, ...]:
         if is_open or uri in there:
@@ -119,7 +119,7 @@ def _read_again(
     known: Sequence[Operator[Any, Any] | type],
 ) -> None:
     snapshot = corpus.latest()
-    root = dict(snapshot.opened.rows(sql.CURSORS, (FOLDER,))).get(ROOT, "")
+    root = dict(snapshot.open_store.rows(sql.CURSORS, (FOLDER,))).get(ROOT, "")
     manifest = snapshot.manifests.get(MAIN)
     lacking: dict[str, str] = {}
     again = {uri for uri, who in found.unread.items() if who is not None and not is_elsewhere(uri)}
@@ -128,20 +128,20 @@ def _read_again(
         try:
             main = next((group.definition for group in groups if group.name == MAIN), None)
             others = [group for group in groups if group.name != MAIN]
-            wanted = RequestedGroups(MAIN, main or definition_by_now(manifest, known), others, known)
+            wanted = RequestedGroups(MAIN, main or current_definition(manifest, known), others, known)
             access = _access(snapshot, found, listed.files)
             lacking = _without_readers(access, listed.files) if found.is_short else {}
-            found.left += lacking.values()
+            found.remaining += lacking.values()
             known_files = listed.files.keys() - lacking.keys() if found.is_short else again
             changes = listed if found.is_short and not lacking else only(listed, known_files)
             report = keep(corpus, changes, DocumentLabels(None, access), SyncOptions(wanted))
-            found.left += [f"{uri}: {reason}" for uri, reason in report.failed]
+            found.remaining += [f"{uri}: {reason}" for uri, reason in report.failed]
         except SpoliaError as error:
-            found.left.append(str(error))
+            found.remaining.append(str(error))
     rows = corpus.latest().sources()
     for uri in found.unread:
         if uri in rows and rows[uri].size < 0 and uri not in lacking:
-            found.left.append(
+            found.remaining.append(
                 f"{uri!r} was damaged and could not be read again from {root or 'a folder'}. Index it with the options "
                 "of before: spolia index FOLDER, its source, or add_texts."
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
-from spolia.errors import StoreCorrupt, without_name
+from spolia.errors import StoreCorrupt, strip_name
 from spolia.indexing.sync.files import FileListing, Skipped
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.backends.rows import SourceRow, Unmade
@@ -178,7 +178,7 @@ class SyncReport(Value):
 
     def _repr_html_(self) -> str:
         """What was done and what failed, which a notebook shows."""
-        rows = [(uri, without_name(uri, reason)) for uri, reason in self.failed]
+        rows = [(uri, strip_name(uri, reason)) for uri, reason in self.failed]
         failed = notebook.table(("failed", "reason"), rows) if rows else ""
         return notebook.paragraph(str(self)) + failed
 

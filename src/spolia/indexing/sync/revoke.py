@@ -112,7 +112,7 @@ class _Revocation:
             any(True for _ in lacking(group, how.embedder))
             for group, manifest in self.writer.manifests.items()
             for how in manifest.embeddings
-            if how.is_beside
+            if how.is_external
             for lacking in (self.writer.unembedded, self.writer.unembedded_pictures)
         )
 

@@ -144,7 +144,9 @@ def sync(
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
     total = TotalProgress(progress) if progress is not None else None
-    wanted = RequestedGroups(group, main_definition(splitter, embedder, analyzer), groups, known, given=corpus.given)
+    wanted = RequestedGroups(
+        group, main_definition(splitter, embedder, analyzer), groups, known, given=corpus.definitions
+    )
     how = SyncOptions(wanted, fields, total, batch, rebuild, retry, rebuild, workers, limits, timeout_s)
     labels = partial(DocumentLabels, metadata, access)
     reports: list[SyncReport] = []
@@ -211,7 +213,7 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     from spolia.indexing.sync.groups import behind, makeshift
     from spolia.indexing.sync.prefetch import open_prefetch
     from spolia.indexing.sync.sync_run import staged
-    from spolia.stores.groups.materialise import builder, materialise
+    from spolia.stores.groups.materialise import materialise, open_staging
     from spolia.stores.staging import Staging
 
     began = time.perf_counter()
@@ -222,7 +224,7 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     notes: tuple[str, ...] = ()
     with rarely_collected(), open_prefetch(corpus.backend.folder, how.workers, how.limits) as prefetch:
         while run is None or run.writer.conflicts:  # what others have changed meanwhile is taken once more
-            opened = builder(corpus, wait_s) if how.rebuild else closing(Staging(corpus.backend, wait_s))
+            opened = open_staging(corpus, wait_s) if how.rebuild else closing(Staging(corpus.backend, wait_s))
             with opened as writer:
                 run = staged(writer, found, labels, prefetch, how, before=run)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else notes
@@ -266,9 +268,9 @@ def embed_again(corpus: Corpus, uris: Iterable[str], wanted: RequestedGroups, wo
             if len(build.embedders) < len(staging.manifests[build.group].embeddings):
                 raise GroupError(dict(behind(builds))[build.group])
         done = 0
-        for lot in staging.lots(_documents_of(staging, uris)):
+        for lot in staging.document_batches(_documents_of(staging, uris)):
             try:
-                unread = embed(staging, builds, embedded=prefetch.embedded)
+                unread = embed(staging, builds, embed_calls=prefetch.embedded)
             except OtherDimension as error:
                 raise StoreError(
                     "The model gives vectors of another dimension than the store's, which could not be compared. "

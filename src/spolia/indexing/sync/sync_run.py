@@ -37,7 +37,7 @@ from spolia.indexing.sync.revoke import Revoked, revoke
 from spolia.indexing.workers.prepare import Executor
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade, in_batches
-from spolia.stores.groups.group_build import STAGED_AT_ONCE, complete, embed, make_up, refuse_away
+from spolia.stores.groups.group_build import STAGED_AT_ONCE, build_groups, build_missing, embed, refuse_away
 from spolia.stores.staging import AnyWriter, Staging
 
 CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
@@ -239,7 +239,7 @@ class SyncRun:
     def _items(self, files: Iterable[File]) -> Iterator[FetchItem]:
         """Files to take, but those that another run has published meanwhile."""
         for some in in_batches(files, CUT_AT_ONCE):
-            changed = self.writer.changed(file.uri for file in some)
+            changed = self.writer.find_changed(file.uri for file in some)
             self.tally.total -= len(changed)
             yield from (self._item(file) for file in some if file.uri not in changed)
 
@@ -253,9 +253,9 @@ class SyncRun:
         tried, again = self.pending_batch.tried, self.how.retry
         lacking = (lack for lack in self.writer.unmade() if lack.group in made and (again or lack.is_untried))
         unmade = [lack for lack in lacking if lack.document not in tried]
-        for one in make_up(self.writer, self.builds, unmade):
+        for one in build_missing(self.writer, self.builds, unmade):
             self.pending_batch.tried.add(one.document.id)
-            if self.pending_batch.main in one.made:
+            if self.pending_batch.main in one.by_group:
                 self.pending_batch.recount(one.document)
             self._changes += 1
             self._tell(one.document.uri)
@@ -390,7 +390,7 @@ class SyncRun:
             raise Unreadable(taken.row, str(error), error) from error
         again = self.found.is_again(taken.uri)
         item = BatchItem(reading, taken.row, before, prepared.pieces, opened.parts, within, again=again)
-        if reading.beside:
+        if reading.linked_images:
             item.beside = self.linked_images.seen_by(reading)
             item.pieces = {}  # they may see the pictures
             item.reading = self.linked_images.on(reading)
@@ -471,7 +471,7 @@ class SyncRun:
         """Make and embed what another one has added meanwhile to groups that this run defines."""
         seen = self.writer.manifests
         builds = [build for build in self.builds if writer.manifests.get(build.group) == seen[build.group]]
-        for _ in complete(writer, builds) if self.how.batch is None else ():
+        for _ in build_groups(writer, builds) if self.how.batch is None else ():
             if writer is self.writer and self.writer.weight >= STAGED_AT_ONCE:
                 self.unread += embed(writer, builds, self._embedded)
                 self.writer.spill()
@@ -482,7 +482,7 @@ class SyncRun:
         self._tell("")
 
     def _tell(self, uri: str, change: str = "") -> None:
-        self.tally.chunks = self._earlier + self.writer.made[self.pending_batch.main]
+        self.tally.chunks = self._earlier + self.writer.node_counts[self.pending_batch.main]
         if self.how.progress is not None:
             done, total, failed = self.tally.done, self.tally.total, len(self.tally.failed)
             self.how.progress(Progress(done, total, uri, failed, self.tally.chunks, self.tally.embedded, change))

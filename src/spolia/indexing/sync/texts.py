@@ -75,7 +75,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     corpus = Corpus(f"{folder}/notes.spolia")
     ...     report = add_texts(corpus, {"faq/tides.md": "# Tides\\n\\nThe moon causes them."})
-    ...     [document.uri for document in corpus.snapshot().documents()]
+    ...     [document.uri for document in corpus.snapshot().count_documents()]
     ['text:faq/tides.md']
     """
     if unknown := sorted(set(how) - set(How.__annotations__)):
@@ -97,7 +97,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
         files.give(TEXT + name, text.encode("utf-8", "replace"), now)
     main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
     named, groups, known = how.get("group", "chunk"), how.get("groups", ()), how.get("known", ())
-    wanted = RequestedGroups(named, main, groups, known, given=corpus.given)
+    wanted = RequestedGroups(named, main, groups, known, given=corpus.definitions)
     labels = DocumentLabels(how.get("metadata"), how.get("access"))
     options = SyncOptions(wanted, fields=how.get("fields"), timeout_s=how.get("timeout_s"))
     report = keep(corpus, SourceChanges(files), labels, options)
@@ -128,7 +128,7 @@ def temporary(
 
     >>> from spolia import BM25, Query
     >>> with temporary({"a": "The moon causes the tides.", "b": "Salt is dug in mines."}) as corpus:
-    ...     [node.text for node in BM25(corpus.group("sentence"))(Query("Who digs salt?")).nodes]
+    ...     [node.text for node in BM25(corpus.group("sentence"))(Query("Who digs salt?")).make_nodes]
     ['Salt is dug in mines.']
     """
     place = within if within is not None else _in_memory(documents)

@@ -7,11 +7,11 @@ from spolia.core.call_bounds import most
 from spolia.core.operator import Operator, checked_operator
 from spolia.errors import WiringError
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
-from spolia.stores.definition import Choosing, Part, Pieces, Transform
+from spolia.stores.definition import Part, Pieces, Transform, TransformChooser
 
 
 @dataclass(frozen=True)
-class ByPattern(Choosing):
+class ByPattern(TransformChooser):
     """Makes the pieces of each document with the first transform whose pattern its address matches.
 
     Each transform works as it would alone: a splitter streams, one that asks a model gets the parts of many documents

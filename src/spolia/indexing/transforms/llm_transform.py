@@ -11,11 +11,11 @@ from typing import ClassVar, Generic, TypeVar
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.core.type_compatibility import refuse_numbers
-from spolia.models.parsers import Lines, Parser, refuses, says_nothing, spoken
-from spolia.models.parsers.json_object import loose
+from spolia.models.parsers import Lines, Parser, refuses, says_nothing, strip_thoughts
+from spolia.models.parsers.json_object import parse_loose
 from spolia.models.parsers.lines import CLOSING, RULE
 from spolia.models.prompting.role import Ask, Role
-from spolia.models.prompting.template import Setting, shortened
+from spolia.models.prompting.template import Setting, shorten
 from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Part, Piece, Pieces
 
@@ -54,7 +54,7 @@ class Phrases(Parser[tuple[str, ...]]):
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        if says_nothing(reply := spoken(reply)):
+        if says_nothing(reply := strip_thoughts(reply)):
             return ()
         lines = _lines(reply)
         phrases = _BETWEEN.split(_LABEL.sub("", lines[0])) if len(lines) == 1 else lines
@@ -76,7 +76,7 @@ class Questions(Parser[tuple[str, ...]]):
     """
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        if says_nothing(reply := spoken(reply)):
+        if says_nothing(reply := strip_thoughts(reply)):
             return ()
         lines = [_TURN.sub("", line).strip("*_ ") for line in _lines(reply)]
         found = [line for line in lines if _ASKS.search(line)] or [line for line in lines if line]
@@ -99,7 +99,7 @@ class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
     """
 
     def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
-        if says_nothing(reply := spoken(reply)):
+        if says_nothing(reply := strip_thoughts(reply)):
             return ()
         stated = _pairs_in_json(reply) or [*self._pairs(reply, _TURN)] or self._pairs(reply, _DOTTED)
         found = {question: answer for question, answer in stated if not refuses(answer)}
@@ -133,7 +133,7 @@ def _pairs_in_json(reply: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for text in texts:
         with suppress(ValueError):
-            found += _paired(loose(text.lstrip(), 0), 0)
+            found += _paired(parse_loose(text.lstrip(), 0), 0)
     return found
 
 
@@ -161,7 +161,7 @@ class NamesWithKinds(Parser[tuple[tuple[str, str], ...]]):
     """
 
     def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
-        if says_nothing(reply := spoken(reply)):
+        if says_nothing(reply := strip_thoughts(reply)):
             return ()
         rows = [[cell.strip(_QUOTES) for cell in line.strip("| ").split("|")] for line in _lines(reply) if "|" in line]
         found = {row[0]: row[1].casefold() for row in rows if row[0] and row[1:] and row[0].lower() != "name"}
@@ -230,7 +230,7 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
             )
         self.role.refuse_without("text")
         settings = {name: Setting(said) for name, said in self.places().items()}
-        text, heading = shortened(value.node.text, self.characters), value.node.context or value.document.title
+        text, heading = shorten(value.node.text, self.characters), value.node.context or value.document.title
         reply = Ask(self.llm, self.role, self.max_tokens).reply(0, text=text, heading=heading, **settings)
         return tuple(self.pieces(reply, value))
 

@@ -16,7 +16,7 @@ from spolia.errors import DocumentError, ReaderDied, SpoliaError
 from spolia.indexing.readers.reader import Blob, Container, FileReader
 from spolia.indexing.workers.prepare import NOTHING, Prepared, SplitPlan
 from spolia.indexing.workers.protocol import WorkerLimits, prepared_of, vectors_of
-from spolia.worker_process import WAIT_S, Died, WireFrame, WorkerProcess, pickled
+from spolia.worker_process import WAIT_S, WireFrame, WorkerDied, WorkerProcess, pickle_value
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder
@@ -43,9 +43,9 @@ class ReaderProcess(WorkerProcess):
             return prepared_of(said, attached)
 
     def embed(self, embedder: Embedder, texts: Sequence[str]) -> Vectors:
-        self.running()
+        self.ensure_running()
         self.seconds = self.limits.seconds
-        said, attached = self.asked({"task": "embed", "texts": list(texts)}, [pickled(embedder, HERE)])
+        said, attached = self.send_request({"task": "embed", "texts": list(texts)}, [pickle_value(embedder, HERE)])
         with self._understanding("vectors"):
             return vectors_of(said, attached, len(texts), embedder.dimension)
 
@@ -56,7 +56,7 @@ class ReaderProcess(WorkerProcess):
             yield
         except (KeyError, TypeError, ValueError, IndexError) as error:
             self.stop()
-            raise Died(f"gave no {what} ({type(error).__name__}: {error})", final=True, passes=False) from error
+            raise WorkerDied(f"gave no {what} ({type(error).__name__}: {error})", final=True, passes=False) from error
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
         under_way = True
@@ -68,7 +68,7 @@ class ReaderProcess(WorkerProcess):
                     self.send({})
                 said, attached = self.reply()
             under_way = False
-        except Died as died:
+        except WorkerDied as died:
             kind = ReaderDied if died.passes else DocumentError
             raise kind(
                 f"The {container.name} reader {died} on {blob.uri} ({blob.size} bytes). {_advice(died)}"
@@ -80,23 +80,25 @@ class ReaderProcess(WorkerProcess):
     def _asked_about(
         self, task: str, reader: FileReader | Container, blob: Blob, plan: SplitPlan = NOTHING
     ) -> WireFrame:
-        self.running()
+        self.ensure_running()
         self.seconds = self.limits.seconds_for(blob.size)
         path = str(blob.content.absolute()) if isinstance(blob.content, Path) else ""
         spool = str(self.spool.absolute()) if self.spool else ""
         request = {"task": task, "uri": blob.uri, "path": path, "spool": spool}
-        return self.asked(request, [pickled(reader, HERE), b"" if path else blob.data, pickled(plan, HERE)])
+        return self.send_request(
+            request, [pickle_value(reader, HERE), b"" if path else blob.data, pickle_value(plan, HERE)]
+        )
 
     def _spooled(self, name: str) -> Path:
         """A part that the worker has put into the folder for them; nothing else is opened, whatever it says."""
         assert self.spool is not None
         path = self.spool / os.path.basename(name)
         if not path.is_file() or path.is_symlink():
-            raise Died(f"gave no part ({name!r})", final=True, passes=False)
+            raise WorkerDied(f"gave no part ({name!r})", final=True, passes=False)
         return path
 
 
-def _advice(died: Died) -> str:
+def _advice(died: WorkerDied) -> str:
     """What to do about a source that a worker died on."""
     option = {"seconds": "--file-seconds", "memory_mb": "--file-mb"}.get(died.lacked, "")
     allow = (
@@ -158,7 +160,7 @@ class WorkerProcesses:
             for attempt in range(1, self.limits.attempts + 1):
                 try:
                     return worker.prepare(reader, blob, plan)
-                except Died as died:
+                except WorkerDied as died:
                     if attempt == self.limits.attempts or died.final:
                         tried = f" Tried {attempt} times." if attempt > 1 else ""
                         kind = ReaderDied if died.passes else DocumentError
@@ -177,7 +179,7 @@ class WorkerProcesses:
         try:
             if embedder.name not in self._unfit:
                 return worker.embed(embedder, texts)
-        except (Died, SpoliaError):
+        except (WorkerDied, SpoliaError):
             check_cancelled()
             self._unfit.add(embedder.name)
         finally:

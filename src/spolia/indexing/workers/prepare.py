@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading
 from spolia.stores.definition import DOCUMENT, Splitter
-from spolia.stores.groups.nodes import Availability, CutPieces, GroupBuild, split
+from spolia.stores.groups.nodes import Availability, CutPieces, GroupBuild, split_document
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder
@@ -35,7 +35,7 @@ class SplitPlan:
                 continue
             asks = transform.calls() or any(hasattr(one, "embed") for one in transform.resources)
             if not asks and type(transform).reads is Splitter.reads:
-                found[build.group] = replace(build, embedders=(), reach=Availability())
+                found[build.group] = replace(build, embedders=(), availability=Availability())
         return cls(tuple(found.values()))
 
 
@@ -68,7 +68,7 @@ def prepare(reader: FileReader, blob: Blob, plan: SplitPlan = NOTHING) -> Prepar
     ['Spolia are stones.', 'Builders take them.']
     """
     reading = reader.read(blob)
-    return Prepared(reading, split(reading.document, plan.groups) if plan.groups else {})
+    return Prepared(reading, split_document(reading.document, plan.groups) if plan.groups else {})
 
 
 @runtime_checkable

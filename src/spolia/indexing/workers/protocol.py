@@ -17,7 +17,7 @@ from spolia.indexing.workers.prepare import Prepared, prepare
 from spolia.stores.definition import Piece, Pieces
 from spolia.stores.groups.nodes import CutPieces
 from spolia.types import Box, Boxes, Document, Heading, Region, Usage, Value
-from spolia.worker_process import WireFrame, die_with_parent, receive, send, serve
+from spolia.worker_process import WireFrame, die_with_parent, read_frame, serve, write_frame
 
 if TYPE_CHECKING:
     from spolia.types.arrays import Vectors
@@ -85,7 +85,7 @@ def reading_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Reading:
         ocr_pages=tuple(map(int, said["ocr_pages"])),
         dropped=tuple((str(what), int(count)) for what, count in said["dropped"]),
         images=tuple(Blob(str(uri), data) for uri, data in zip(said["images"], attached[1:], strict=True)),
-        beside=tuple(_named(said["beside"], len(document.regions))),
+        linked_images=tuple(_named(said["beside"], len(document.regions))),
         warnings=tuple(map(str, said["warnings"])),
         lacks=str(said["lacks"]),
     )
@@ -176,7 +176,7 @@ def _answer(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, rep
     """One request. A reply that began is ended, whatever happens."""
     reader: Any = pickle.loads(attached[0])  # from the process that started this one
     if said["task"] == "embed":
-        send(replies, *embedded(lambda: reader.embed(said["texts"], kind="passage")))
+        write_frame(replies, *embedded(lambda: reader.embed(said["texts"], kind="passage")))
         return
     blob = Blob(said["uri"], Path(said["path"]) if said["path"] else attached[1])
     if said["task"] == "parts":
@@ -185,14 +185,14 @@ def _answer(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, rep
             if isinstance(part.content, Path) and said["spool"]:
                 name = f"{os.getpid()}-{number}"
                 _link(part.content, Path(said["spool"], name))
-                send(replies, {"part": part.uri, "file": name})
-                receive(requests)  # the next one is wanted
+                write_frame(replies, {"part": part.uri, "file": name})
+                read_frame(requests)  # the next one is wanted
             else:
-                send(replies, {"part": part.uri}, [part.data])
-        send(replies, {"end": True})
+                write_frame(replies, {"part": part.uri}, [part.data])
+        write_frame(replies, {"end": True})
     else:
         found = prepare(reader, blob, pickle.loads(attached[2]))
-        send(replies, *plain_prepared(replace(found, has_parts=_has_parts(reader, blob))))
+        write_frame(replies, *plain_prepared(replace(found, has_parts=_has_parts(reader, blob))))
 
 
 def _has_parts(reader: Any, blob: Blob) -> bool:

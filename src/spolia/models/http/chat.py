@@ -7,18 +7,18 @@ from typing import Any
 
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.remote import Remote
-from spolia.models.http.replies import estimated_tokens, next_of_chat
-from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, STREAM, STRUCTURED, Capabilities, able
+from spolia.models.http.replies import estimate_tokens, read_next_tokens
+from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, STREAM, STRUCTURED, Capabilities, check_capabilities
 from spolia.types import Generation, Prompt, Token, Usage
 from spolia.types.value import later
 
 OnText = Callable[[str], None]
-ABLE = (CHAT, STREAM, LOGPROBS, NEXT_TOKENS, STRUCTURED)
+CAPABILITIES = (CHAT, STREAM, LOGPROBS, NEXT_TOKENS, STRUCTURED)
 
 
 @dataclass(frozen=True)
 class ChatModel(Remote):
-    """The address of a language model that chats; its settings are those of every `Remote`.
+    """Address of a language model that chats; its settings are those of every `Remote`.
 
     Args:
         capabilities: all that the server can do: by default `chat` and `stream`; `logprobs`, `next_tokens`
@@ -33,7 +33,7 @@ class ChatModel(Remote):
     Where the server answers that it does not take `max_tokens` (`max_completion_tokens` then), `temperature` or `seed`,
     this process asks this model without it from then on, and each trace says so.
 
-    >>> ChatModel("qwen3", "http://127.0.0.1:8000/v1").name
+    >>> ChatModel("qwen3", "http://127.0.0.1:8000/v1").register
     'qwen3'
     """
 
@@ -45,19 +45,20 @@ class ChatModel(Remote):
     extra: str = later("")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "capabilities", able(self.capabilities, ABLE))
+        object.__setattr__(self, "capabilities", check_capabilities(self.capabilities, CAPABILITIES))
         super().__post_init__()
         if self.thought_tokens < 0 or not 0 < self.top_p <= 1:
-            given = f"thought_tokens={self.thought_tokens}, top_p={self.top_p}"
-            raise ModelError(f"ChatModel got {given}. Write a number of at least 0, and one above 0, up to 1.")
+            settings = f"thought_tokens={self.thought_tokens}, top_p={self.top_p}"
+            raise ModelError(f"ChatModel got {settings}. Write a number of at least 0, and one above 0, up to 1.")
         if not isinstance(self._extra, dict):
             raise ModelError(f"ChatModel got extra={self.extra!r:.80}. Write a JSON object: '{{\"top_k\": 20}}'.")
 
     def fingerprint(self) -> str:
-        """Of its address and the settings that are not those of every model."""
+        """Return its address and the settings that differ from the defaults."""
         names = ("thought_tokens", "thinking", "reasoning_effort", "top_p", "extra")
-        others = {name: found for name in names if (found := getattr(self, name)) != getattr(type(self), name)}
-        return f"{super().fingerprint()}|{others}" if others else super().fingerprint()
+        # Defaults are left out, so that results stay cached when a setting is added.
+        changed = {name: value for name in names if (value := getattr(self, name)) != getattr(type(self), name)}
+        return f"{super().fingerprint()}|{changed}" if changed else super().fingerprint()
 
     @property
     def _extra(self) -> Any:
@@ -76,9 +77,9 @@ class ChatModel(Remote):
         logprobs: bool = False,
         on_text: OnText | None = None,
     ) -> Generation:
-        """The reply to a prompt; streamed where `on_text` is given and the server can. `prompt.sample` is the seed."""
+        """Return the reply to a prompt; streamed if `on_text` is given and the server can. `prompt.sample` is the seed."""
         body = self._body(prompt, max_tokens, temperature, stop, logprobs)
-        return self._generated(prompt, body, logprobs, on_text)
+        return self._request_reply(prompt, body, logprobs, on_text)
 
     def structured(
         self,
@@ -89,38 +90,40 @@ class ChatModel(Remote):
         temperature: float = 0.0,
         on_text: OnText | None = None,
     ) -> Generation:
-        """The reply to a prompt, which the server holds to a JSON schema."""
-        self._must(STRUCTURED, "holds no reply to a schema")
+        """Return the reply to a prompt, which the server holds to a JSON schema."""
+        self._require(STRUCTURED, "holds no reply to a schema")
         body = self._body(prompt, max_tokens, temperature, (), False)
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema)}}
-        return self._generated(prompt, body, False, on_text)
+        return self._request_reply(prompt, body, False, on_text)
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
-        """The most probable first tokens of a reply, best first; OpenAI gives at most 20."""
-        self._must(NEXT_TOKENS, "does not state the most probable next tokens")
+        """Return the most probable first tokens of a reply, best first; OpenAI gives at most 20."""
+        self._require(NEXT_TOKENS, "does not state the most probable next tokens")
         body = self._body(prompt, 1, 0.0, (), True) | {"top_logprobs": top, "max_tokens": 1}
         bound = self._bound(prompt, 1)
-        from spolia.models.http.request import Posting  # urllib3 is only imported when a server is asked
+        from spolia.models.http.request import JsonCall  # urllib3 is only imported when a server is asked
 
-        return Posting(self, "chat/completions", body, bound, next_of_chat).persist()
+        return JsonCall(self, "chat/completions", body, bound, read_next_tokens).persist()
 
-    def _generated(self, prompt: Prompt, body: dict[str, Any], logprobs: bool, on_text: OnText | None) -> Generation:
-        self._must(CHAT, "does not chat")
+    def _request_reply(
+        self, prompt: Prompt, body: dict[str, Any], logprobs: bool, on_text: OnText | None
+    ) -> Generation:
+        self._require(CHAT, "does not chat")
         if logprobs:
-            self._must(LOGPROBS, "states no log-probabilities")
+            self._require(LOGPROBS, "states no log-probabilities")
         if on_text is not None and STREAM in self.capabilities:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         from spolia.models.http.request import ChatCall  # urllib3 is only imported when a server is asked
 
-        bound = self.priced(self._bound(prompt, body["max_tokens"]))
+        bound = self.add_price(self._bound(prompt, body["max_tokens"]))
         return ChatCall(self, body, bound, logprobs, on_text).persist()
 
-    def _must(self, capability: str, lacking: str) -> None:
+    def _require(self, capability: str, complaint: str) -> None:
         if capability not in self.capabilities:
-            all_of_it = ", ".join(map(repr, sorted({*self.capabilities, CHAT, capability})))
-            in_file = f"model: {self.model}, base_url: {self.base_url}, capabilities: [{all_of_it}]"
+            names = ", ".join(map(repr, sorted({*self.capabilities, CHAT, capability})))
+            in_file = f"model: {self.model}, base_url: {self.base_url}, capabilities: [{names}]"
             raise ModelRejected(
-                f"{self.who} {lacking}. Write capabilities={{{all_of_it}}} if it does; in a flow file, in place of "
+                f"{self.label} {complaint}. Write capabilities={{{names}}} if it does; in a flow file, in place of "
                 f"{{use: llm}}, write {{ChatModel: {{{in_file}}}}}."
             )
 
@@ -128,19 +131,21 @@ class ChatModel(Remote):
         self, prompt: Prompt, max_tokens: int, temperature: float, stop: Sequence[str], logprobs: bool
     ) -> dict[str, Any]:
         messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        found: dict[str, Any] = {"model": self.model, "messages": messages}
-        found |= {"max_tokens": max_tokens + self.thought_tokens, "temperature": temperature, "seed": prompt.sample}
-        found |= {"top_p": self.top_p} if self.top_p < 1 else {}
-        found |= {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}
+        body: dict[str, Any] = {"model": self.model, "messages": messages}
+        body |= {"max_tokens": max_tokens + self.thought_tokens, "temperature": temperature, "seed": prompt.sample}
+        body |= {"top_p": self.top_p} if self.top_p < 1 else {}
+        body |= {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}
         if self.thinking is not None:
-            found["chat_template_kwargs"] = {"enable_thinking": self.thinking}
-        found |= self._extra
+            body["chat_template_kwargs"] = {"enable_thinking": self.thinking}
+        # The user's own settings come last but for those that the caller relies on.
+        body |= self._extra
         if stop:
-            found["stop"] = list(stop)
+            body["stop"] = list(stop)
         if logprobs:
-            found["logprobs"] = True
-        return found
+            body["logprobs"] = True
+        return body
 
     def _bound(self, prompt: Prompt, max_tokens: int) -> Usage:
-        sent = sum(estimated_tokens(message.content) + 8 for message in prompt.messages)
-        return Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)
+        # The chat template adds a few tokens to each message.
+        input_tokens = sum(estimate_tokens(message.content) + 8 for message in prompt.messages)
+        return Usage(calls=1, input_tokens=input_tokens, output_tokens=max_tokens)

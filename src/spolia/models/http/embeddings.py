@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected, OtherDimension
 from spolia.models.http.remote import Remote
-from spolia.models.http.replies import estimated_tokens, mapping
+from spolia.models.http.replies import as_mapping, estimate_tokens
 from spolia.models.protocols import Kind
 from spolia.types import Usage
 from spolia.types.value import indifferent
@@ -25,7 +25,7 @@ BYTES_PER_NUMBER = 32
 
 @dataclass(frozen=True)
 class EmbeddingModel(Remote):
-    """The address of a model that embeds; its settings are those of every `Remote`.
+    """Address of a model that embeds; its settings are those of every `Remote`.
 
     Args:
         dimension: length of its vectors; a server that gives others raises.
@@ -62,103 +62,107 @@ class EmbeddingModel(Remote):
         return f"{super().fingerprint()}|{settings}"
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
-        """One vector of length 1 for each text: float32, shape (texts, dimension).
+        """Embed each text as a vector of length 1: float32, shape (texts, dimension).
 
         Raises:
             ModelUnavailable: the same call may succeed later.
             ModelRejected: it will not: refused, another dimension, a vector that is none.
             BudgetSpent: refused before it was sent.
         """
-        from spolia.models.http.request import in_requests  # urllib3 is only imported when a server is asked
+        from spolia.models.http.request import send_batches  # urllib3 is only imported when a server is asked
 
-        found = np.empty((len(texts), self.dimension), np.float32)
-        first = 0
+        vectors = np.empty((len(texts), self.dimension), np.float32)
+        row = 0
         for batch in self._batches(texts, kind):
-            for vector in in_requests(self, batch, self._embedded):
-                found[first] = vector
-                first += 1
-        return found
+            for vector in send_batches(self, batch, self._embed_batch):
+                vectors[row] = vector
+                row += 1
+        return vectors
 
     def measured(self) -> Self:
-        """The same address, with the dimension of the vector that its server gives for one text.
+        """Return the same address, with the dimension of the vector that its server gives for one text.
 
         >>> from spolia.testing import OpenAIServer
         >>> with OpenAIServer() as server:
         ...     EmbeddingModel("any", server.url).measured().dimension
         8
         """
-        from spolia.models.http.request import Posting
+        from spolia.models.http.request import JsonCall
 
         body = {"model": self.model, "input": ["dimension"], "encoding_format": "float"}
-        return self.but(dimension=Posting(self, "embeddings", body, Usage(embedded=1, input_tokens=3), _size).persist())
+        return self.but(
+            dimension=JsonCall(self, "embeddings", body, Usage(embedded=1, input_tokens=3), _read_dimension).persist()
+        )
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """Length of each text in tokens: an estimate that is rather too high, since only the server could count."""
-        return [estimated_tokens(text) + 2 for text in texts]
+        """Estimate the length of each text in tokens, rather too high, since only the server could count."""
+        return [estimate_tokens(text) + 2 for text in texts]
 
     def covers(self, text: str) -> float:
-        """1: what such models do not know cannot be seen from here."""
+        """Return 1: from here nobody can see what such models do not know."""
         return 1.0
 
     def _batches(self, texts: Sequence[str], kind: Kind) -> Iterator[list[str]]:
-        from spolia.models.http.request import sendable
+        from spolia.models.http.request import clean_text
 
         prefix = self.query_prefix if kind == "query" else self.passage_prefix
         batch: list[str] = []
         size = 0
         for text in texts:
-            sent = sendable(prefix + text, self.window)
-            tokens = estimated_tokens(sent)
+            cut_text = clean_text(prefix + text, self.window)
+            tokens = estimate_tokens(cut_text)
             if batch and (len(batch) == self.batch_texts or size + tokens > self.batch_tokens):
                 yield batch
                 batch, size = [], 0
-            batch.append(sent)
+            batch.append(cut_text)
             size += tokens
         if batch:
             yield batch
 
-    def _embedded(self, batch: Sequence[str]) -> Vectors:
-        from spolia.models.http.request import Posting
+    def _embed_batch(self, batch: Sequence[str]) -> Vectors:
+        from spolia.models.http.request import JsonCall
 
         body: dict[str, Any] = {"model": self.model, "input": list(batch), "encoding_format": "float"}
         if self.shortened:
             body["dimensions"] = self.dimension
-        bound = Usage(embedded=len(batch), input_tokens=sum(map(estimated_tokens, batch)))
-        call = Posting(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch)))
+        bound = Usage(embedded=len(batch), input_tokens=sum(map(estimate_tokens, batch)))
+        call = JsonCall(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch)))
         call.largest += BYTES_PER_NUMBER * len(batch) * self.dimension
         return call.persist()
 
     def _read(self, reply: Mapping[str, Any], count: int) -> Vectors:
         data = reply.get("data")
-        rows = [mapping(row) for row in data] if isinstance(data, list) else []
-        by_index = {row.get("index", at): row.get("embedding") for at, row in enumerate(rows)}
+        rows = [as_mapping(row) for row in data] if isinstance(data, list) else []
+        by_index = {row.get("index", index): row.get("embedding") for index, row in enumerate(rows)}
         if set(by_index) != set(range(count)):
             raise ModelRejected(f"it gave {len(rows)} vectors for {count} texts. Check that model embeds.")
-        found = np.stack([_vector(by_index[at], self.dimension) for at in range(count)])
-        lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
+        vectors = np.stack([_decode_vector(by_index[index], self.dimension) for index in range(count)])
+        # In float64, since squares of float32 numbers may overflow.
+        lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         if not (np.isfinite(lengths).all() and lengths.all()):
             raise ModelRejected("it gave a vector with NaN, infinity or nothing but zeros. Check the model's weights.")
-        scaled: Vectors = (found / lengths).astype(np.float32)
+        scaled: Vectors = (vectors / lengths).astype(np.float32)
         return scaled
 
 
-def _size(reply: Mapping[str, Any]) -> int:
-    """The dimension of the one vector of a reply."""
+def _read_dimension(reply: Mapping[str, Any]) -> int:
+    """Return the dimension of the one vector of a reply."""
     data = reply.get("data")
-    found = mapping(data[0]).get("embedding") if isinstance(data, list) and data else None
-    size = len(found) * 3 // 16 if isinstance(found, str) else len(found) if isinstance(found, list) else 0
+    vector = as_mapping(data[0]).get("embedding") if isinstance(data, list) and data else None
+    # Base64 makes 4 characters of 3 bytes, and a number has 4 bytes.
+    size = len(vector) * 3 // 16 if isinstance(vector, str) else len(vector) if isinstance(vector, list) else 0
     if not size:
         raise ModelRejected("it gave no vector. Check that model embeds, and that base_url is where its API begins.")
     return size
 
 
-def _vector(found: object, dimension: int) -> Vectors:
-    """A vector as a list of numbers, or as base64 of little-endian float32, which some servers send unasked."""
+def _decode_vector(value: object, dimension: int) -> Vectors:
+    """Decode a vector from a list of numbers, or from base64 of little-endian float32, which some servers send unasked."""
     try:
-        if isinstance(found, str):
-            vector = np.frombuffer(base64.b64decode(found, validate=True), "<f4")
+        if isinstance(value, str):
+            vector = np.frombuffer(base64.b64decode(value, validate=True), "<f4")
         else:
-            vector = np.asarray(found, np.float32)
+            vector = np.asarray(value, np.float32)
     except (ValueError, TypeError, binascii.Error, OverflowError) as error:
         raise ModelRejected(f"it gave a vector that is none ({error}). Check that model embeds.") from error
     if vector.shape != (dimension,):

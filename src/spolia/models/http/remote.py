@@ -1,4 +1,4 @@
-"""What all servers of the OpenAI protocol have in common: an address, patience, limits and prices."""
+"""Base of all servers of the OpenAI protocol: an address, time limits, rate limits and prices."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from spolia.types.value import indifferent, refuse_type
 
 @dataclass(frozen=True)
 class Remote(Value):
-    """The address of a model on a server. It holds no secret: the key is read from the environment at each call.
+    """Address of a model on a server. It holds no secret: the key is read from the environment at each call.
 
     Args:
         model: what the server calls it.
@@ -60,12 +60,12 @@ class Remote(Value):
             refuse_type(self, "model", "the name by which the server knows the model")
         if not isinstance(self.base_url, str):
             refuse_type(self, "base_url", "the address of the server: 'http://127.0.0.1:8000/v1'")
-        object.__setattr__(self, "base_url", checked_url(self.base_url))
-        above = ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent")
-        for name in (*above, "retries", "wait_s", "max_wait_s"):
-            number, least = getattr(self, name), "0 <" if name in above else "0 <="
-            if not 0 <= number <= 1e6 or (name in above and number == 0):
-                raise ModelError(f"{type(self).__name__} got {name}={number}. Write {least} number <= 1000000.")
+        object.__setattr__(self, "base_url", check_url(self.base_url))
+        positive = ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent")
+        for name in (*positive, "retries", "wait_s", "max_wait_s"):
+            number, bound = getattr(self, name), "0 <" if name in positive else "0 <="
+            if not 0 <= number <= 1e6 or (name in positive and number == 0):
+                raise ModelError(f"{type(self).__name__} got {name}={number}. Write {bound} number <= 1000000.")
         if len(self.usd_per_million) != 2 or not all(0 <= price < 1e9 for price in self.usd_per_million):
             raise ModelError(
                 f"{type(self).__name__} got usd_per_million={self.usd_per_million}. Write two prices, of tokens sent "
@@ -85,22 +85,22 @@ class Remote(Value):
         return f"{self.base_url}|{self.model}"
 
     @property
-    def who(self) -> str:
+    def label(self) -> str:
         return f"{self.model} at {self.base_url}"
 
-    def priced(self, usage: Usage) -> Usage:
-        """The usage with what it costs."""
-        sent, written = self.usd_per_million
-        if not (sent or written):
-            sent, written = usd_per_million(urlsplit(self.base_url).hostname or "", self.model)
-        return usage.but(cost_usd=(usage.input_tokens * sent + usage.output_tokens * written) / 1e6)
+    def add_price(self, usage: Usage) -> Usage:
+        """Return the usage with its cost."""
+        input_price, output_price = self.usd_per_million
+        if not (input_price or output_price):
+            input_price, output_price = usd_per_million(urlsplit(self.base_url).hostname or "", self.model)
+        return usage.but(cost_usd=(usage.input_tokens * input_price + usage.output_tokens * output_price) / 1e6)
 
 
 _VERSION = re.compile(r"api-version=[\w.-]+")
 
 
-def checked_url(url: str) -> str:
-    """An address where an API begins, without a slash at its end; ModelError if it is none, or holds a secret."""
+def check_url(url: str) -> str:
+    """Return the address of an API, without a slash at its end; ModelError if it is none, or holds a secret."""
     try:
         parts = urlsplit(url)
         query = "" if _VERSION.fullmatch(parts.query) else parts.query
@@ -119,8 +119,8 @@ def checked_url(url: str) -> str:
     return base.rstrip("/") + mark + query
 
 
-def joined(base_url: str, path: str) -> str:
-    """The address of one service; the query comes last."""
+def join_url(base_url: str, path: str) -> str:
+    """Return the address of one service; the query comes last."""
     base, mark, query = base_url.partition("?")
     return f"{base}/{path}{mark}{query}"
 
@@ -129,7 +129,8 @@ TABLE = Path(__file__).with_name("prices.csv")
 
 
 def usd_per_million(host: str, model: str) -> tuple[float, float]:
-    """Price of a million tokens sent, and generated; (0, 0) where it is not known. Dated versions cost the same.
+    """Return the price of a million tokens sent, and generated; (0, 0) if it is not known. Dated versions cost the
+    same.
 
     >>> usd_per_million("api.openai.com", "gpt-4o-mini-2024-07-18"), usd_per_million("127.0.0.1", "gpt-4o-mini")
     ((0.15, 0.6), (0.0, 0.0))

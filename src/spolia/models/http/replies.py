@@ -1,4 +1,4 @@
-"""What servers send: events (WHATWG server-sent events), replies, errors, and characters torn between them."""
+"""Replies of servers: events (WHATWG server-sent events), JSON objects, errors, and characters torn between pieces."""
 
 import codecs
 import json
@@ -15,7 +15,7 @@ DONE = "[DONE]"
 
 
 def events(chunks: Iterable[bytes]) -> Iterator[str]:
-    r"""The data of each event; bytes that are no UTF-8 by themselves come as lone surrogates, for `Mended`.
+    r"""Yield the data of each event; bytes that are no UTF-8 by themselves come as lone surrogates, for `Mended`.
 
     >>> list(events([b": hello\n\ndata: {", b"}\r\n\r\ndata: [DO", b"NE]\n\n"]))
     ['{}', '[DONE]']
@@ -42,10 +42,10 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(rest).removesuffix(b"\r")
 
 
-class Mended:
-    r"""Text from pieces in which a character may be torn.
+class TornTextDecoder:
+    r"""Decoder of text that comes in pieces, in which a character may be torn.
 
-    >>> mended = Mended()
+    >>> mended = TornTextDecoder()
     >>> [mended.add("caf\udcc3"), mended.add("\udca9!"), mended.add("\ud83d"), mended.add("\ude00"), mended.end()]
     ['caf', 'é!', '', '😀', '']
     """
@@ -55,27 +55,28 @@ class Mended:
         self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
 
     def add(self, piece: str) -> str:
-        """What is complete by now; the rest is held back for the next piece."""
+        """Return the complete characters; the rest is held back for the next piece."""
         try:
             piece.encode()
         except UnicodeEncodeError:
-            return self._joined(piece)
-        return self._joined(piece) if self._high or self._bytes.getstate()[0] else piece
+            return self._decode(piece)
+        # Nearly all pieces are complete, and need no look at each character.
+        return self._decode(piece) if self._high or self._bytes.getstate()[0] else piece
 
     def end(self) -> str:
-        """What was never completed, as replacement characters."""
+        """Return the incomplete rest, as replacement characters."""
         high, self._high = self._high, ""
         return self._bytes.decode(b"", final=True) + ("\ufffd" if high else "")
 
-    def _joined(self, piece: str) -> str:
-        return "".join(map(self._one, piece))
+    def _decode(self, piece: str) -> str:
+        return "".join(map(self._decode_character, piece))
 
-    def _one(self, character: str) -> str:
+    def _decode_character(self, character: str) -> str:
         if self._high:
             high, self._high = self._high, ""
             if "\udc00" <= character <= "\udfff":
                 return (high + character).encode("utf-16", "surrogatepass").decode("utf-16")
-            return "\ufffd" + self._one(character)
+            return "\ufffd" + self._decode_character(character)
         if "\ud800" <= character <= "\udbff":
             self._high = character
             return self._bytes.decode(b"", final=True)
@@ -84,12 +85,12 @@ class Mended:
         return self._bytes.decode(character.encode("utf-8", "replace"))
 
 
-LATER = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
+RETRY_STATUSES = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which the same request may succeed."""
 
 
 class Reply:
-    """A reply while it comes in, whole or in events."""
+    """Reply while it comes in, whole or in events."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -97,9 +98,9 @@ class Reply:
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._refusal: list[str] = []
-        self._called = ""
+        self._tool_name = ""
         self._tokens: list[Token] = []
-        self._mended, self._mended_thought = Mended(), Mended()
+        self._decoder, self._thought_decoder = TornTextDecoder(), TornTextDecoder()
 
     @property
     def text(self) -> str:
@@ -107,36 +108,36 @@ class Reply:
 
     def take(self, data: str, part: str) -> str:
         """Return the text that one JSON object adds under `part`: `message` of a whole reply, `delta` of an event."""
-        found = parsed(data)
-        if found.get("error"):
-            raise failed(found["error"])
-        if isinstance(found.get("usage"), dict):
-            self.usage = _usage(found["usage"])
-        choices = found.get("choices")
+        body = parse_object(data)
+        if body.get("error"):
+            raise server_error(body["error"])
+        if isinstance(body.get("usage"), dict):
+            self.usage = _read_usage(body["usage"])
+        choices = body.get("choices")
         if not isinstance(choices, list) or not (choices or part == "delta"):
-            raise ModelRejected(f"it replied without a choice: {_short(data)}. Check that base_url ends in /v1.")
-        return self._choice(mapping(choices[0]), part) if choices else ""
+            raise ModelRejected(f"it replied without a choice: {_shorten(data)}. Check that base_url ends in /v1.")
+        return self._choice(as_mapping(choices[0]), part) if choices else ""
 
     def end(self) -> str:
-        """The text that was held back."""
-        rest = self._mended.end()
-        self._thoughts.append(self._mended_thought.end())
+        """Return the text that was held back."""
+        rest = self._decoder.end()
+        self._thoughts.append(self._thought_decoder.end())
         self._text.append(rest)
         return rest
 
     def _choice(self, choice: Mapping[str, Any], part: str) -> str:
-        message = mapping(choice.get(part))
-        self._refusal.append(_text(message.get("refusal")))
-        self._thoughts.append(self._mended_thought.add(_thought(message)))
-        self._called = self._called or _called(message)
-        self._tokens.extend(_tokens(mapping(choice.get("logprobs")).get("content")))
-        self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
-        piece = self._mended.add(_content(message.get("content")))
+        message = as_mapping(choice.get(part))
+        self._refusal.append(_as_text(message.get("refusal")))
+        self._thoughts.append(self._thought_decoder.add(_thought(message)))
+        self._tool_name = self._tool_name or _called_tool(message)
+        self._tokens.extend(_tokens(as_mapping(choice.get("logprobs")).get("content")))
+        self.finish_reason = _as_text(choice.get("finish_reason")) or self.finish_reason
+        piece = self._decoder.add(_content(message.get("content")))
         self._text.append(piece)
         return piece
 
     def generation(self, logprobs: bool) -> Generation:
-        """The complete reply.
+        """Return the complete reply.
 
         Raises:
             EmptyReply: the model wrote nothing; ThoughtCut where its tokens were spent before.
@@ -145,15 +146,15 @@ class Reply:
         text, refusal = self.text, "".join(self._refusal)
         if refusal:
             raise ModelRejected(
-                f"the model refused to answer: {_short(refusal)}. Ask another question, or another model."
+                f"the model refused to answer: {_shorten(refusal)}. Ask another question, or another model."
             )
         if self.finish_reason == "content_filter":
             raise ModelRejected(
                 "the server's content filter stopped the reply. Ask another question, or another model."
             )
-        if self._called:
+        if self._tool_name:
             raise ModelRejected(
-                f"the model called a tool, {_short(self._called)}, where none was offered, instead of replying. Ask "
+                f"the model called a tool, {_shorten(self._tool_name)}, where none was offered, instead of replying. Ask "
                 "another model, or turn its own tools off on the server."
             )
         cut = self.finish_reason in ("length", "max_tokens")
@@ -163,51 +164,52 @@ class Reply:
                 raise ThoughtCut(f"{reason}: all tokens went into a thought. {ThoughtCut.advice}")
             raise EmptyReply(f"{reason}: ask again.")
         if logprobs and not self._tokens:
-            raise unstated("log-probabilities", LOGPROBS)
+            raise missing_capability("log-probabilities", LOGPROBS)
         tokens = tuple(self._tokens) if logprobs else ()
         return Generation(text, "length" if cut else "stop", tokens, "".join(self._thoughts))
 
 
-def estimated_tokens(text: str) -> int:
-    """Tokens of a text where no server counts them: one for three bytes, more than most tokenizers make."""
+def estimate_tokens(text: str) -> int:
+    """Estimate the tokens of a text that no server counts: one for three bytes, more than most tokenizers make."""
     return ceil(len(text.encode("utf-8", "replace")) / 3)
 
 
-def failed(error: object, status: int = 0) -> ModelError:
-    """The error that a server's own error object stands for."""
-    said = mapping(error)
-    code, message = str(said.get("code") or said.get("type") or ""), said.get("message") or error
-    text = f"it failed{f' with status {status}' if status else ''}: {_short(str(message))}"
+def server_error(error: object, status: int = 0) -> ModelError:
+    """Return the error that a server's own error object stands for."""
+    details = as_mapping(error)
+    code, message = str(details.get("code") or details.get("type") or ""), details.get("message") or error
+    text = f"it failed{f' with status {status}' if status else ''}: {_shorten(str(message))}"
+    # Sent with status 429, but waiting does not help.
     if code == "insufficient_quota":
         return ModelRejected(f"{text}. The account has no credit left: add some, or name another key in api_key_env.")
-    return (ModelUnavailable if status in LATER or not status else ModelRejected)(_closed(text))
+    return (ModelUnavailable if status in RETRY_STATUSES or not status else ModelRejected)(_end_sentence(text))
 
 
-def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> ModelError:
-    """The error that a status other than 200 stands for.
+def status_error(status: int, headers: Mapping[str, str], text: str, key_advice: str) -> ModelError:
+    """Return the error that a status other than 200 stands for.
 
     Args:
         text: the body, without the key.
-        keyed: what is known of the key, in words.
+        key_advice: what is known of the key, in words.
     """
     try:
-        found = mapping(json.loads(text))
+        body = as_mapping(json.loads(text))
     except (ValueError, RecursionError):
-        found = {}
-    inner = found.get("error", found.get("message", found.get("detail")))
-    said = _short(str(mapping(inner).get("message") or inner or text))
+        body = {}
+    inner = body.get("error", body.get("message", body.get("detail")))
+    message = _shorten(str(as_mapping(inner).get("message") or inner or text))
     if 300 <= status < 400:
         return ModelRejected(
-            f"it redirects to {_short(headers.get('location', 'nowhere'))}, which is not followed, so that documents "
+            f"it redirects to {_shorten(headers.get('location', 'nowhere'))}, which is not followed, so that documents "
             "and key go to no other server. Write that address as base_url if you trust it."
         )
     if status in (401, 403):
-        return ModelRejected(f"it does not accept the key (status {status}: {said}); {keyed}")
+        return ModelRejected(f"it does not accept the key (status {status}: {message}); {key_advice}")
     if status == 404:
         return ModelRejected(
-            f"the server does not know this address or model (status 404: {said}). Check model, and base_url's /v1."
+            f"the server does not know this address or model (status 404: {message}). Check model, and base_url's /v1."
         )
-    return failed(found.get("error") or said, status)
+    return server_error(body.get("error") or message, status)
 
 
 RENAMED = {"max_tokens": "max_completion_tokens"}
@@ -220,20 +222,20 @@ _REFUSES = re.compile(
 )
 
 
-def refused_setting(status: int, text: str) -> str:
-    """The setting that an error refuses and a request can do without, or has another name for; empty for none.
+def find_refused_setting(status: int, text: str) -> str:
+    """Return the setting that an error refuses and a request can do without, or has another name for; empty for none.
 
-    >>> refused_setting(400, '{"error": {"message": "temperature does not support 0.0", "param": "temperature"}}')
+    >>> find_refused_setting(400, '{"error": {"message": "temperature does not support 0.0", "param": "temperature"}}')
     'temperature'
-    >>> refused_setting(400, '{"error": {"message": "max_tokens is too large: 9999", "param": "max_tokens"}}')
+    >>> find_refused_setting(400, '{"error": {"message": "max_tokens is too large: 9999", "param": "max_tokens"}}')
     ''
     """
     if status not in (400, 422) or not _REFUSES.search(text):
         return ""
     param = re.search(r'"param":\s*"(\w+)"', text)
     spare = _SPARE_IF_NAMED if param else _SPARE
-    named = re.search(rf"\b(?:{'|'.join(spare)})\b", param[1] if param else text)
-    return named[0] if named else ""
+    match = re.search(rf"\b(?:{'|'.join(spare)})\b", param[1] if param else text)
+    return match[0] if match else ""
 
 
 _TOO_MANY = re.compile(
@@ -243,120 +245,121 @@ _TOO_MANY = re.compile(
 )
 
 
-def fewer(said: str, count: int) -> int:
-    """How many texts a server takes in one request, as its error for `count` texts says, else half; 0 for other errors.
+def smaller_batch(message: str, count: int) -> int:
+    """Return how many texts a server takes in one request, by its error for `count` texts, else half; 0 for other
+    errors.
 
-    >>> fewer("batch size 70 > maximum allowed batch size 32", 70), fewer("Too many inputs", 70), fewer("no key", 70)
+    >>> smaller_batch("batch size 70 > maximum allowed batch size 32", 70), smaller_batch("Too many inputs", 70), smaller_batch("no key", 70)
     (32, 35, 0)
     """
-    found = _TOO_MANY.search(said)
-    if found is None or count < 2:
+    match = _TOO_MANY.search(message)
+    if match is None or count < 2:
         return 0
     numbers = [
-        number for digits in re.findall(r"\d{1,9}", said[found.start() :]) if 0 < (number := int(digits)) < count
+        number for digits in re.findall(r"\d{1,9}", message[match.start() :]) if 0 < (number := int(digits)) < count
     ]
     return max(numbers, default=count // 2)
 
 
-def parsed(data: str, array: str = "") -> Mapping[str, Any]:
-    """The JSON object that a server sent; `ModelRejected` where it is none.
+def parse_object(data: str, array: str = "") -> Mapping[str, Any]:
+    """Parse the JSON object that a server sent; `ModelRejected` if it is none.
 
     Args:
         array: a bare array is the object that has it under this name; empty to refuse one.
     """
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         raise ModelRejected(
-            f"it sent no valid JSON but {_short(data)!r}. Check that base_url is an OpenAI API."
+            f"it sent no valid JSON but {_shorten(data)!r}. Check that base_url is an OpenAI API."
         ) from None
-    if array and isinstance(found, list):
-        return {array: found}
-    if not isinstance(found, dict):
-        raise ModelRejected(f"it sent {_short(data)!r}, not a JSON object. Check that base_url is an OpenAI API.")
-    return found
+    if array and isinstance(value, list):
+        return {array: value}
+    if not isinstance(value, dict):
+        raise ModelRejected(f"it sent {_shorten(data)!r}, not a JSON object. Check that base_url is an OpenAI API.")
+    return value
 
 
-def _usage(found: Mapping[str, Any]) -> Usage:
-    counts = (found.get("prompt_tokens"), found.get("completion_tokens"))
-    sent, written = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
-    return Usage(calls=1, input_tokens=sent, output_tokens=written)
+def _read_usage(stated: Mapping[str, Any]) -> Usage:
+    counts = (stated.get("prompt_tokens"), stated.get("completion_tokens"))
+    input_tokens, output_tokens = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    return Usage(calls=1, input_tokens=input_tokens, output_tokens=output_tokens)
 
 
-def unstated(what: str, capability: str) -> ModelRejected:
-    """The error for a server that ignores a capability declared for it.
+def missing_capability(feature: str, capability: str) -> ModelRejected:
+    """Return the error for a server that ignores a capability declared for it.
 
-    >>> print(unstated("log-probabilities", "logprobs"))  # doctest: +ELLIPSIS
+    >>> print(missing_capability("log-probabilities", "logprobs"))  # doctest: +ELLIPSIS
     it states no log-probabilities. Name another server, ... (--llm), or a flow that needs none; ... capabilities.
     """
     return ModelRejected(
-        f"it states no {what}. Name another server, a GGUF file or a model folder (--llm), or a flow that needs none; "
+        f"it states no {feature}. Name another server, a GGUF file or a model folder (--llm), or a flow that needs none; "
         f"in Python you can also take {capability!r} out of capabilities."
     )
 
 
-def _tokens(found: object) -> list[Token]:
-    entries = [mapping(entry) for entry in found] if isinstance(found, list) else []
-    kept = [(entry.get("token"), entry.get("logprob")) for entry in entries]
-    return [Token(text, float(p)) for text, p in kept if isinstance(text, str) and isinstance(p, (int, float))]
+def _tokens(content: object) -> list[Token]:
+    entries = [as_mapping(entry) for entry in content] if isinstance(content, list) else []
+    pairs = [(entry.get("token"), entry.get("logprob")) for entry in entries]
+    return [Token(text, float(p)) for text, p in pairs if isinstance(text, str) and isinstance(p, (int, float))]
 
 
-def next_of_chat(reply: Mapping[str, Any]) -> tuple[Token, ...]:
-    """The most probable first tokens that a chat reply states."""
+def read_next_tokens(reply: Mapping[str, Any]) -> tuple[Token, ...]:
+    """Return the most probable first tokens that a chat reply states."""
     choices = reply.get("choices")
-    choice = mapping(choices[0]) if isinstance(choices, list) and choices else {}
-    content = mapping(choice.get("logprobs")).get("content")
-    first = mapping(content[0]) if isinstance(content, list) and content else {}
-    return ranked_tokens(_tokens(first.get("top_logprobs")))
+    choice = as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    content = as_mapping(choice.get("logprobs")).get("content")
+    first = as_mapping(content[0]) if isinstance(content, list) and content else {}
+    return rank_tokens(_tokens(first.get("top_logprobs")))
 
 
-def ranked_tokens(tokens: Iterable[Token]) -> tuple[Token, ...]:
-    """Tokens by probability; those with none, or an impossible one, are left out."""
-    found = [token for token in tokens if token.logprob <= 0.0]  # NaN is not
-    if not found:
-        raise unstated("probable next tokens", NEXT_TOKENS)
-    return tuple(sorted(found, key=lambda token: (-token.logprob, token.text)))
+def rank_tokens(tokens: Iterable[Token]) -> tuple[Token, ...]:
+    """Sort tokens by probability; those with none, or an impossible one, are left out."""
+    valid = [token for token in tokens if token.logprob <= 0.0]  # NaN is not
+    if not valid:
+        raise missing_capability("probable next tokens", NEXT_TOKENS)
+    return tuple(sorted(valid, key=lambda token: (-token.logprob, token.text)))
 
 
-def mapping(found: object) -> Mapping[str, Any]:
-    """The object itself, or an empty one where it is none."""
-    return found if isinstance(found, dict) else {}
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Return the object itself, or an empty one if it is no object."""
+    return value if isinstance(value, dict) else {}
 
 
-def _called(message: Mapping[str, Any]) -> str:
-    """The tool that a message calls; empty where it calls none."""
+def _called_tool(message: Mapping[str, Any]) -> str:
+    """Return the tool that a message calls; empty if it calls none."""
     calls = message.get("tool_calls")
-    first = mapping(calls[0]) if isinstance(calls, list) and calls else {}
-    call = mapping(first.get("function")) or mapping(message.get("function_call")) or first
+    first = as_mapping(calls[0]) if isinstance(calls, list) and calls else {}
+    call = as_mapping(first.get("function")) or as_mapping(message.get("function_call")) or first
     return str(call.get("name") or "without a name") if call else ""
 
 
-def _text(found: object) -> str:
-    return found if isinstance(found, str) else ""
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def _content(found: object) -> str:
-    """The text of a message; some servers send it in parts, and what the model thinks in others."""
-    if not isinstance(found, list):
-        return _text(found)
-    parts = (mapping(part) or {"text": part} for part in found)
-    return "".join(_text(part.get("text")) for part in parts if part.get("type", "text") in ("text", "output_text"))
+def _content(content: object) -> str:
+    """Return the text of a message; some servers send it in parts, with the model's thought in others."""
+    if not isinstance(content, list):
+        return _as_text(content)
+    parts = (as_mapping(part) or {"text": part} for part in content)
+    return "".join(_as_text(part.get("text")) for part in parts if part.get("type", "text") in ("text", "output_text"))
 
 
 def _thought(message: Mapping[str, Any]) -> str:
-    """What a message says that the model thinks: in a field of its own, or in parts of the content."""
+    """Return the model's thought in a message: in a field of its own, or in parts of the content."""
     for name in ("reasoning_content", "reasoning"):
-        if said := _text(message.get(name)):
-            return said
+        if text := _as_text(message.get(name)):
+            return text
     content = message.get("content")
-    parts = map(mapping, content) if isinstance(content, list) else ()
+    parts = map(as_mapping, content) if isinstance(content, list) else ()
     return "".join(_content(part.get("thinking")) for part in parts if part.get("type") == "thinking")
 
 
-def _closed(text: str) -> str:
+def _end_sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     plain = " ".join(text.encode("utf-8", "replace").decode().split())
     return (plain if len(plain) <= 200 else f"{plain[:197]}...") or "nothing"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spolia.egress.exchange import RequestLimits, Response, release
 from spolia.errors import ModelRejected, ModelUnavailable
 from spolia.models.http.remote import Remote
-from spolia.models.http.replies import DONE, Reply, estimated_tokens, events, fewer, mapping, parsed
-from spolia.models.http.retry import Attempts, Out, chunks, content, largest_reply, without
-from spolia.models.protocols import unread
+from spolia.models.http.replies import DONE, Reply, as_mapping, estimate_tokens, events, parse_object, smaller_batch
+from spolia.models.http.retry import Attempts, Out, largest_reply, read_chunks, read_content, redact_key
+from spolia.models.protocols import ignore_text
 from spolia.types import Generation, Usage
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Posting(Attempts[Out]):
-    """A request whose reply is one JSON object; `read` says what that means, or raises `ModelRejected`.
+class JsonCall(Attempts[Out]):
+    """Request whose reply is one JSON object; `read` turns that into a value, or raises `ModelRejected`.
 
     Args:
         array: under which name a reply that is a bare array is read; empty to refuse one.
@@ -32,64 +32,65 @@ class Posting(Attempts[Out]):
     array: str = ""
 
     def __post_init__(self) -> None:
-        self.bound = self.model.priced(self.bound)
+        self.bound = self.model.add_price(self.bound)
         self.largest = largest_reply(self.bound)
 
     def exchange(self, limits: RequestLimits) -> Out:
-        self._spent = Usage(calls=self.bound.calls)
-        with self.told(self.path, self.body, limits) as (response, key):
-            reply = parsed(content(response, key, self.largest), self.array)
-        self._spent = _stated(reply, self.bound)
+        # A reply that cannot be read has cost one call.
+        self._usage = Usage(calls=self.bound.calls)
+        with self.send_object(self.path, self.body, limits) as (response, key):
+            reply = parse_object(read_content(response, key, self.largest), self.array)
+        self._usage = _read_usage(reply, self.bound)
         return self.read(reply)
 
-    def spent(self) -> Usage:
-        return self.model.priced(self._spent)
+    def usage(self) -> Usage:
+        return self.model.add_price(self._usage)
 
 
-def _stated(reply: Mapping[str, Any], bound: Usage) -> Usage:
-    """What the server says that it cost."""
-    said = mapping(reply.get("usage"))
-    counts = (said.get("prompt_tokens", said.get("total_tokens")), said.get("completion_tokens"))
-    sent, written = (count if isinstance(count, int) and count >= 0 else None for count in counts)
-    if sent is None:
+def _read_usage(reply: Mapping[str, Any], bound: Usage) -> Usage:
+    """Return the usage that the server states, else the bound."""
+    stated = as_mapping(reply.get("usage"))
+    counts = (stated.get("prompt_tokens", stated.get("total_tokens")), stated.get("completion_tokens"))
+    input_tokens, output_tokens = (count if isinstance(count, int) and count >= 0 else None for count in counts)
+    if input_tokens is None:
         return bound
-    return bound.but(input_tokens=sent, output_tokens=written or 0)
+    return bound.but(input_tokens=input_tokens, output_tokens=output_tokens or 0)
 
 
-def sendable(text: str, window: int = 0) -> str:
-    """A text that every server takes: Unicode, not empty, and cut where it is surely beyond the window (in tokens)."""
-    whole = text.encode("utf-8", "replace")
-    if window and len(whole) > 3 * window:
-        whole = whole[: 3 * window]
-    return whole.decode("utf-8", "ignore").replace("\x00", " ") or " "
+def clean_text(text: str, window: int = 0) -> str:
+    """Return a text that every server takes: Unicode, not empty, and cut to three bytes for each token of the window."""
+    data = text.encode("utf-8", "replace")
+    if window and len(data) > 3 * window:
+        data = data[: 3 * window]
+    return data.decode("utf-8", "ignore").replace("\x00", " ") or " "
 
 
-One = TypeVar("One")
+Item = TypeVar("One")
 Result = TypeVar("Result")
-_most: dict[tuple[str, str], int] = {}
+_batch_limits: dict[tuple[str, str], int] = {}
 """The most texts in one request that each model at each address was found to take in this process."""
 
 
-def in_requests(
-    model: Remote, texts: Sequence[One], send: Callable[[Sequence[One]], Iterable[Result]]
+def send_batches(
+    model: Remote, texts: Sequence[Item], send: Callable[[Sequence[Item]], Iterable[Result]]
 ) -> Iterator[Result]:
-    """What `send` gives for all texts, in as many requests as it takes: servers say how many they take at a time."""
-    place, at = (model.base_url, model.model), 0
-    while at < len(texts):
-        part = texts[at : at + _most.get(place, len(texts))]
+    """Yield what `send` gives for all texts, in smaller requests if the server says that it takes fewer at a time."""
+    server, start = (model.base_url, model.model), 0
+    while start < len(texts):
+        part = texts[start : start + _batch_limits.get(server, len(texts))]
         try:
             yield from send(part)
         except ModelRejected as error:
-            if not (most := fewer(str(error), len(part))):
+            if not (limit := smaller_batch(str(error), len(part))):
                 raise
-            _most[place] = most
+            _batch_limits[server] = limit
         else:
-            at += len(part)
+            start += len(part)
 
 
 @dataclass
 class ChatCall(Attempts[Generation]):
-    """One `generate` with its attempts."""
+    """Call of `generate` with its attempts."""
 
     model: "ChatModel"
     body: Mapping[str, Any]
@@ -102,34 +103,36 @@ class ChatCall(Attempts[Generation]):
 
     def exchange(self, limits: RequestLimits) -> Generation:
         self._reply = reply = Reply()
-        with self.told("chat/completions", self.body, limits) as (response, key):
+        with self.send_object("chat/completions", self.body, limits) as (response, key):
             if "text/event-stream" in response.headers.get("Content-Type", ""):
-                self._streamed(reply, response, key)
+                self._read_stream(reply, response, key)
             else:
-                self._hand_out(reply.take(content(response, key, self.largest, "surrogateescape"), "message"))
+                self._hand_out(reply.take(read_content(response, key, self.largest, "surrogateescape"), "message"))
             self._hand_out(reply.end())
         return reply.generation(self.logprobs)
 
     def is_stated(self) -> bool:
         return self._reply.usage is not None
 
-    def spent(self) -> Usage:
-        """What the server states, else an estimate where it has written anything."""
-        found, text = self._reply.usage or Usage(calls=1), self._reply.text
+    def usage(self) -> Usage:
+        """Return the usage that the server states, else an estimate if it has written anything."""
+        usage, text = self._reply.usage or Usage(calls=1), self._reply.text
         if self._reply.usage is None and text:
-            found = found.but(input_tokens=self.bound.input_tokens, output_tokens=estimated_tokens(text))
-        return self.model.priced(found)
+            usage = usage.but(input_tokens=self.bound.input_tokens, output_tokens=estimate_tokens(text))
+        return self.model.add_price(usage)
 
-    def _streamed(self, reply: Reply, response: Response, key: str) -> None:
-        for data in events(chunks(response, self.largest)):
+    def _read_stream(self, reply: Reply, response: Response, key: str) -> None:
+        for data in events(read_chunks(response, self.largest)):
             if data == DONE:
+                # The connection still holds the end of the stream: read it, so that the pool can use
+                # it again.
                 release(response)
                 return
-            self._hand_out(reply.take(without(key, data), "delta"))
+            self._hand_out(reply.take(redact_key(key, data), "delta"))
         if not reply.finish_reason:
             raise ModelUnavailable(f"the stream ended in the middle, after {len(reply.text)} characters.")
 
     def _hand_out(self, piece: str) -> None:
         if piece and self.on_text is not None:
-            self.handed_out = self.on_text is not unread
+            self.handed_out = self.on_text is not ignore_text
             self.on_text(piece)

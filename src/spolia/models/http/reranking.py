@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.http.remote import Remote
-from spolia.models.http.replies import estimated_tokens, mapping
+from spolia.models.http.replies import as_mapping, estimate_tokens
 from spolia.types import Usage, Value
 from spolia.types.value import indifferent
 
@@ -18,14 +18,14 @@ RerankForm: TypeAlias = Literal["", "cohere", "jina", "voyage", "vllm", "tei"]
 
 @dataclass(frozen=True)
 class RequestForm(Value):
-    """How a reranker wants to be asked.
+    """Form of a reranker's request.
 
     Args:
         host: whose API it is; empty for servers of one's own.
         texts: what it calls the texts.
         top: what it calls the number of scores to return; empty where it returns all.
         settings: what is sent beside them.
-        most: texts in one request, at most.
+        max_texts: texts in one request, at most.
         has_model: whether it wants the name of the model.
         is_bare: whether its reply is a bare array.
         has_pictures: whether it takes pictures beside texts.
@@ -35,21 +35,21 @@ class RequestForm(Value):
     texts: str = "documents"
     top: str = "top_n"
     settings: tuple[tuple[str, bool], ...] = ()
-    most: int = 1_000
+    max_texts: int = 1_000
     has_model: bool = True
     is_bare: bool = False
     has_pictures: bool = False
 
     def body(self, model: str, query: str, passages: Sequence[str | bytes]) -> dict[str, Any]:
-        found: dict[str, Any] = {"model": model} if self.has_model else {}
-        sent: list[Any] = list(passages)
-        if any(isinstance(one, bytes) for one in passages):
-            sent = [
-                {"image": base64.b64encode(one).decode()} if isinstance(one, bytes) else {"text": one}
-                for one in passages
+        body: dict[str, Any] = {"model": model} if self.has_model else {}
+        documents: list[Any] = list(passages)
+        if any(isinstance(passage, bytes) for passage in passages):
+            documents = [
+                {"image": base64.b64encode(passage).decode()} if isinstance(passage, bytes) else {"text": passage}
+                for passage in passages
             ]
-        found |= {"query": query, self.texts: sent} | ({self.top: len(sent)} if self.top else {})
-        return found | dict(self.settings)
+        body |= {"query": query, self.texts: documents} | ({self.top: len(documents)} if self.top else {})
+        return body | dict(self.settings)
 
 
 FORMS: Mapping[RerankForm, RequestForm] = {
@@ -62,7 +62,7 @@ FORMS: Mapping[RerankForm, RequestForm] = {
     ),  # https://docs.voyageai.com/reference/reranker-api
     "vllm": RequestForm(),  # https://docs.vllm.ai, Re-rank API
     "tei": RequestForm(
-        texts="texts", top="", settings=(("raw_scores", False), ("return_text", False), ("truncate", True)), most=32,
+        texts="texts", top="", settings=(("raw_scores", False), ("return_text", False), ("truncate", True)), max_texts=32,
         has_model=False, is_bare=True,
     ),  # https://huggingface.github.io/text-embeddings-inference, /rerank; 32 is its --max-client-batch-size
 }  # fmt: skip
@@ -73,19 +73,21 @@ PICTURE_TOKENS = 768
 """The most that jina-reranker-m0 makes of a picture."""
 
 
-def form_of(base_url: str, form: RerankForm) -> RequestForm:
-    """The form of this name, or without one that of the API at this address.
+def choose_form(base_url: str, form: RerankForm) -> RequestForm:
+    """Return the form of this name, or without one that of the API at this address.
 
-    >>> form_of("https://api.voyageai.com/v1", "").top
+    >>> choose_form("https://api.voyageai.com/v1", "").top
     'top_k'
     """
     host = urlsplit(base_url).hostname
-    return FORMS[form] if form else next((one for one in FORMS.values() if one.host == host), FORMS[""])
+    return (
+        FORMS[form] if form else next((candidate for candidate in FORMS.values() if candidate.host == host), FORMS[""])
+    )
 
 
 @dataclass(frozen=True)
 class RerankModel(Remote):
-    """The address of a reranker (a `Scorer`); its settings are those of every `Remote`.
+    """Address of a reranker (a `Scorer`); its settings are those of every `Remote`.
 
     With the form of Jina it judges pictures beside texts (an `ImageScorer`), if the model can: `jina-reranker-m0`.
 
@@ -119,7 +121,7 @@ class RerankModel(Remote):
         return f"{super().fingerprint()}|{self.window}"
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        """One score for each text, in their order; higher is better.
+        """Return one score for each text, in their order; higher is better.
 
         Raises:
             ModelUnavailable: the same call may succeed later.
@@ -129,47 +131,52 @@ class RerankModel(Remote):
         return self.scores_of(query, texts)
 
     def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
-        """One score for each text or picture, in their order; higher is better. Errors are those of `scores`.
+        """Return one score for each text or picture, in their order; higher is better. Errors are those of `scores`.
 
         Raises:
             ModelError: there is a picture, and the server's form takes none.
         """
-        form = form_of(self.base_url, self.form)
-        if not form.has_pictures and any(isinstance(one, bytes) for one in passages):
+        form = choose_form(self.base_url, self.form)
+        if not form.has_pictures and any(isinstance(passage, bytes) for passage in passages):
             raise ModelError(
-                f"{self.who} is asked in a form without pictures. Write form='jina' for a server that takes them as "
+                f"{self.label} is asked in a form without pictures. Write form='jina' for a server that takes them as "
                 "Jina's does, or rerank by texts (CrossEncoder)."
             )
-        from spolia.models.http.request import in_requests  # urllib3 is only imported when a server is asked
+        from spolia.models.http.request import send_batches  # urllib3 is only imported when a server is asked
 
-        size = min(self.batch_texts, form.most)
+        size = min(self.batch_texts, form.max_texts)
         parts = [passages[start : start + size] for start in range(0, len(passages), size)]
         return tuple(
-            score for part in parts for score in in_requests(self, part, lambda some: self._scored(query, some))
+            score for part in parts for score in send_batches(self, part, lambda batch: self._score_batch(query, batch))
         )
 
-    def priced(self, usage: Usage) -> Usage:
-        found = super().priced(usage)
-        return found.but(cost_usd=found.cost_usd + self.usd_per_request)
+    def add_price(self, usage: Usage) -> Usage:
+        priced = super().add_price(usage)
+        return priced.but(cost_usd=priced.cost_usd + self.usd_per_request)
 
-    def _scored(self, query: str, passages: Sequence[str | bytes]) -> list[float]:
-        from spolia.models.http.request import Posting, sendable
+    def _score_batch(self, query: str, passages: Sequence[str | bytes]) -> list[float]:
+        from spolia.models.http.request import JsonCall, clean_text
 
-        sent = [one if isinstance(one, bytes) else sendable(one, self.window) for one in passages]
-        asked = sendable(query, self.window)
-        form = form_of(self.base_url, self.form)
-        body, array = form.body(self.model, asked, sent), "results" if form.is_bare else ""
-        tokens = sum(PICTURE_TOKENS if isinstance(one, bytes) else estimated_tokens(one) for one in sent)
-        bound = Usage(input_tokens=tokens + len(sent) * estimated_tokens(asked))
-        return Posting(self, "rerank", body, bound, lambda reply: _read(reply, len(sent)), array).persist()
+        documents = [
+            passage if isinstance(passage, bytes) else clean_text(passage, self.window) for passage in passages
+        ]
+        question = clean_text(query, self.window)
+        form = choose_form(self.base_url, self.form)
+        body, array = form.body(self.model, question, documents), "results" if form.is_bare else ""
+        tokens = sum(
+            PICTURE_TOKENS if isinstance(document, bytes) else estimate_tokens(document) for document in documents
+        )
+        # The question is read again with each text.
+        bound = Usage(input_tokens=tokens + len(documents) * estimate_tokens(question))
+        return JsonCall(self, "rerank", body, bound, lambda reply: _read_scores(reply, len(documents)), array).persist()
 
 
-def _read(reply: Mapping[str, Any], count: int) -> list[float]:
+def _read_scores(reply: Mapping[str, Any], count: int) -> list[float]:
     results = reply.get("results", reply.get("data"))
-    rows = [mapping(row) for row in results] if isinstance(results, list) else []
-    found = {row.get("index"): row.get("relevance_score", row.get("score")) for row in rows}
-    scores = [found.get(at) for at in range(count)]
-    if missing := [at for at, score in enumerate(scores) if score is None]:
+    rows = [as_mapping(row) for row in results] if isinstance(results, list) else []
+    scores_by_index = {row.get("index"): row.get("relevance_score", row.get("score")) for row in rows}
+    scores = [scores_by_index.get(index) for index in range(count)]
+    if missing := [index for index, score in enumerate(scores) if score is None]:
         raise ModelRejected(
             f"it gave no score for {len(missing)} of {count} texts. Check that model reranks, and base_url's /v1."
         )

@@ -7,8 +7,8 @@ from typing import Any
 
 from spolia.egress.exchange import RequestLimits
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
-from spolia.models.http.remote import checked_url
-from spolia.models.http.retry import Attempts, content
+from spolia.models.http.remote import check_url
+from spolia.models.http.retry import Attempts, read_content
 from spolia.types import Usage, Value
 from spolia.types.value import indifferent
 
@@ -17,7 +17,7 @@ _BYTES_PER_MINUTE = 960_000  # of speech at 128 kbit/s: what a file may cost is 
 
 @dataclass(frozen=True)
 class SpeechSegment(Value):
-    """A stretch of speech: start and end in seconds from the beginning, and its words."""
+    """Stretch of speech: start and end in seconds from the beginning, and its words."""
 
     start_s: float
     end_s: float
@@ -26,7 +26,7 @@ class SpeechSegment(Value):
 
 @dataclass(frozen=True)
 class Transcript(Value):
-    """The text of a recording.
+    """Text of a recording.
 
     Args:
         segments: in order; empty where the server gives none.
@@ -42,7 +42,8 @@ class Transcript(Value):
 
 @dataclass(frozen=True)
 class Transcriber(Value):
-    """The address of a model that hears. It holds no secret: the key is read from the environment at each call.
+    """Address of a model that transcribes speech. It holds no secret: the key is read from the environment at each
+    call.
 
     Args:
         model: what the server calls it.
@@ -78,7 +79,7 @@ class Transcriber(Value):
     usd_per_minute: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "base_url", checked_url(self.base_url))
+        object.__setattr__(self, "base_url", check_url(self.base_url))
         for name in ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent", "largest_bytes"):
             if not 0 < getattr(self, name) <= 1e10:
                 raise ModelError(f"Transcriber got {name}={getattr(self, name)}. Write 0 < number.")
@@ -113,52 +114,56 @@ class _Call(Attempts[Transcript]):
     recording: bytes
 
     def __post_init__(self) -> None:
-        self.bound = self._spent = Usage(calls=1, cost_usd=self._price(len(self.recording) / _BYTES_PER_MINUTE))
+        self.bound = self._usage = Usage(calls=1, cost_usd=self._price(len(self.recording) / _BYTES_PER_MINUTE))
 
     def exchange(self, limits: RequestLimits) -> Transcript:
         kind, body = self._form()
-        with self.sent("audio/transcriptions", body, limits, kind) as (response, key):
-            found = _heard(content(response, key, self.largest))
-        if found.duration_s:
-            self._spent = Usage(calls=1, cost_usd=self._price(found.duration_s / 60))
-        return found
+        with self.send("audio/transcriptions", body, limits, kind) as (response, key):
+            transcript = _parse_transcript(read_content(response, key, self.largest))
+        # Until the server states the length, the estimate by the size of the file counts.
+        if transcript.duration_s:
+            self._usage = Usage(calls=1, cost_usd=self._price(transcript.duration_s / 60))
+        return transcript
 
-    def spent(self) -> Usage:
-        return self._spent
+    def usage(self) -> Usage:
+        return self._usage
 
     def _price(self, minutes: float) -> float:
         return minutes * self.model.usd_per_minute
 
     def _form(self) -> tuple[str, bytes]:
-        """The content type and the body of a form (RFC 7578) with the recording in it."""
-        mark = hashlib.blake2b(self.recording, digest_size=16).hexdigest()  # nothing can hold its own hash by chance
-        said = {"model": self.model.model, "response_format": "verbose_json", "timestamp_granularities[]": "segment"}
-        said |= {name: text for name in ("language", "prompt") if (text := getattr(self.model, name))}
-        pieces = [_field(mark, f'name="{name}"', text.encode()) for name, text in said.items()]
-        shown = "".join(letter if letter.isalnum() or letter in "._- " else "_" for letter in self.name)
-        shown = shown.encode("ascii", "replace").decode().replace("?", "_")
-        file = f'name="file"; filename="{shown}"\r\nContent-Type: application/octet-stream'
-        pieces.append(_field(mark, file, self.recording))
-        return f"multipart/form-data; boundary={mark}", b"".join((*pieces, f"--{mark}--\r\n".encode()))
+        """Return the content type and the body of a form (RFC 7578) with the recording in it."""
+        boundary = hashlib.blake2b(
+            self.recording, digest_size=16
+        ).hexdigest()  # nothing can hold its own hash by chance
+        fields = {"model": self.model.model, "response_format": "verbose_json", "timestamp_granularities[]": "segment"}
+        fields |= {name: text for name in ("language", "prompt") if (text := getattr(self.model, name))}
+        pieces = [_field(boundary, f'name="{name}"', text.encode()) for name, text in fields.items()]
+        # A quote or line break in a file name would end the header.
+        file_name = "".join(letter if letter.isalnum() or letter in "._- " else "_" for letter in self.name)
+        file_name = file_name.encode("ascii", "replace").decode().replace("?", "_")
+        file = f'name="file"; filename="{file_name}"\r\nContent-Type: application/octet-stream'
+        pieces.append(_field(boundary, file, self.recording))
+        return f"multipart/form-data; boundary={boundary}", b"".join((*pieces, f"--{boundary}--\r\n".encode()))
 
 
-def _field(mark: str, said: str, content: bytes) -> bytes:
-    return f"--{mark}\r\nContent-Disposition: form-data; {said}\r\n\r\n".encode() + content + b"\r\n"
+def _field(boundary: str, disposition: str, content: bytes) -> bytes:
+    return f"--{boundary}\r\nContent-Disposition: form-data; {disposition}\r\n\r\n".encode() + content + b"\r\n"
 
 
-def _heard(reply: str) -> Transcript:
+def _parse_transcript(reply: str) -> Transcript:
     try:
-        said = json.loads(reply)
-        segments = tuple(_segment(one) for one in said.get("segments") or ())
-        found = Transcript(
-            str(said["text"]).strip(), segments, str(said.get("language") or ""), float(said.get("duration") or 0)
+        body = json.loads(reply)
+        segments = tuple(_segment(row) for row in body.get("segments") or ())
+        transcript = Transcript(
+            str(body["text"]).strip(), segments, str(body.get("language") or ""), float(body.get("duration") or 0)
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelUnavailable(
             f"its reply is not a transcript ({type(error).__name__}: {error}): {reply[:80]!r}."
         ) from error
-    return found
+    return transcript
 
 
-def _segment(said: dict[str, Any]) -> SpeechSegment:
-    return SpeechSegment(float(said["start"]), float(said["end"]), str(said["text"]).strip())
+def _segment(row: dict[str, Any]) -> SpeechSegment:
+    return SpeechSegment(float(row["start"]), float(row["end"]), str(row["text"]).strip())

@@ -28,7 +28,7 @@ METADATA = "artifact.metadata"
 
 @dataclass(frozen=True)
 class LocalColBERT(Local):
-    """The address of a ColBERT checkpoint (a `TokenEmbedder` and `Scorer`), read as the code that trained it does.
+    """Address of a ColBERT checkpoint (a `TokenEmbedder` and `Scorer`), read as the code that trained it does.
 
     With W the projection, and h_t what the encoder gives for a token, E(t) = W h_t / |W h_t| of
 
@@ -72,68 +72,69 @@ class LocalColBERT(Local):
         return len(_projection(self._folder))
 
     def fingerprint(self) -> str | None:
-        known = super().fingerprint()
-        if known is None or self.revision:  # a commit stands for the files in its folders too
-            return known
-        return "|".join((known, *map(hash_of, _dense(self._folder))))
+        base = super().fingerprint()
+        if base is None or self.revision:  # a commit stands for the files in its folders too
+            return base
+        return "|".join((base, *map(hash_of, _dense_files(self._folder))))
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
-        """Vectors of length 1 for the tokens of each text that count."""
+        """Return vectors of length 1 for the tokens of each text that count."""
         from spolia.models.vectors import TokenVectors
 
-        found: dict[int, Vectors] = {}
+        vectors: dict[int, Vectors] = {}
         if len(texts):
-            opened = self.opened()
-            reading, onto = _reading(opened), _projection(self._folder).astype(np.float64).T
-            rows = [self._row(opened, reading, text, kind) for text in texts]
-            for batch, given in self.in_batches(rows):
-                if not reading.attends:
-                    pairs = zip(given["input_ids"], given["attention_mask"], strict=True)
-                    given["attention_mask"] = [
-                        [int(there and id != reading.filling) for id, there in zip(*pair, strict=True)]
+            session = self.open_session()
+            settings, projection = _read_settings(session), _projection(self._folder).astype(np.float64).T
+            rows = [self._row(session, settings, text, kind) for text in texts]
+            for batch, inputs in self.make_batches(rows):
+                if not settings.attends:
+                    pairs = zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
+                    inputs["attention_mask"] = [
+                        [int(is_token and id != settings.filling) for id, is_token in zip(*pair, strict=True)]
                         for pair in pairs
                     ]
-                states = opened.run(**given).last_hidden_state
-                for at, number in enumerate(batch):
+                states = session.run(**inputs).last_hidden_state
+                for index, number in enumerate(batch):
                     row = rows[number]
-                    counts = [kind == "query" or id not in reading.skipped for id in row]
-                    hidden = states[at, : len(row)].double().cpu().numpy()
-                    found[number] = (hidden[np.array(counts)] @ onto).astype(np.float32)
+                    counts = [kind == "query" or id not in settings.skipped for id in row]
+                    hidden = states[index, : len(row)].double().cpu().numpy()
+                    vectors[number] = (hidden[np.array(counts)] @ projection).astype(np.float32)
         charge(Usage(embedded=len(texts)))
-        return TokenVectors.of([found[number] for number in range(len(texts))], self.dimension)
+        return TokenVectors.from_vectors([vectors[number] for number in range(len(texts))], self.dimension)
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        """For each text Σ over the question's tokens of their largest product with a token of the text: a `Scorer`."""
+        """Return for each text Σ over the question's tokens of their largest product with a token of the text: a
+        `Scorer`."""
         from spolia.models.vectors import max_sims
 
-        asked = self.embed_tokens([query], kind="query").row(0)
-        return tuple(max_sims(asked, self.embed_tokens(texts, kind="passage")).tolist())
+        question = self.embed_tokens([query], kind="query").row(0)
+        return tuple(max_sims(question, self.embed_tokens(texts, kind="passage")).tolist())
 
     @property
     def _folder(self) -> Path:
         return folder_of(self.model, self.revision)
 
-    def _row(self, opened: ModelSession, reading: _Reading, text: str, kind: Kind) -> list[int]:
-        """The tokens of a text, with its marker in second place; of a question, filled up with [MASK]."""
+    def _row(self, session: ModelSession, settings: _CheckpointSettings, text: str, kind: Kind) -> list[int]:
+        """Return the tokens of a text, with its marker in second place; of a question, filled up with [MASK]."""
         is_query = kind == "query"
-        length = min((self.query_tokens if is_query else self.passage_tokens) or reading.lengths[kind], self.window)
-        marker = reading.markers[kind]
-        text = text.lower() if reading.lowers else text
-        row = opened.ids(text, length - len(marker))
+        length = min((self.query_tokens if is_query else self.passage_tokens) or settings.lengths[kind], self.window)
+        marker = settings.markers[kind]
+        text = text.lower() if settings.lowers else text
+        row = session.ids(text, length - len(marker))
         row = [*row[:1], *marker, *row[1:]]
-        return row + [reading.filling] * (length - len(row)) if is_query and reading.filling is not None else row
+        return row + [settings.filling] * (length - len(row)) if is_query and settings.filling is not None else row
 
 
 def is_colbert(folder: Path) -> bool:
-    """Whether the files of a folder are those of a ColBERT checkpoint, by what they say of themselves."""
+    """Return whether the files of a folder declare a ColBERT checkpoint."""
     kinds = json_of(folder / "config.json").get("architectures")
-    said = (folder / METADATA).is_file() or "query_prefix" in json_of(folder / PROMPTS)
-    return said or (isinstance(kinds, list) and any("colbert" in str(kind).lower() for kind in kinds))
+    is_declared = (folder / METADATA).is_file() or "query_prefix" in json_of(folder / PROMPTS)
+    return is_declared or (isinstance(kinds, list) and any("colbert" in str(kind).lower() for kind in kinds))
 
 
 @dataclass(frozen=True, eq=False)
-class _Reading:
-    """How a checkpoint reads texts; `filling` is the token that questions are filled up with, None for none."""
+class _CheckpointSettings:
+    """Settings of a checkpoint for reading texts; `filling` is the token that fills up questions, None for none."""
 
     markers: dict[Kind, tuple[int, ...]]
     lengths: dict[Kind, int]
@@ -144,71 +145,74 @@ class _Reading:
 
 
 @lru_cache(maxsize=8)
-def _reading(opened: ModelSession) -> _Reading:
-    """What the files of a checkpoint say, and the defaults of the code that wrote them."""
-    folder, tokenizer = opened.folder, opened.tokenizer
-    said = json_of(folder / PROMPTS)
-    if "query_prefix" in said:
-        skipped = tokenizer.convert_tokens_to_ids(said.get("skiplist_words", list(string.punctuation)))
-        return _Reading(
-            {"query": _marker(opened, said["query_prefix"]), "passage": _marker(opened, said["document_prefix"])},
-            {"query": said.get("query_length", 32), "passage": said.get("document_length", 180)},
+def _read_settings(session: ModelSession) -> _CheckpointSettings:
+    """Return the settings in the files of a checkpoint, and the defaults of the code that wrote them."""
+    folder, tokenizer = session.folder, session.tokenizer
+    config = json_of(folder / PROMPTS)
+    if "query_prefix" in config:
+        skipped = tokenizer.convert_tokens_to_ids(config.get("skiplist_words", list(string.punctuation)))
+        return _CheckpointSettings(
+            {"query": _marker(session, config["query_prefix"]), "passage": _marker(session, config["document_prefix"])},
+            {"query": config.get("query_length", 32), "passage": config.get("document_length", 180)},
             frozenset(skipped),
-            tokenizer.mask_token_id if said.get("do_query_expansion", True) else None,
-            bool(said.get("attend_to_expansion_tokens", False)),
+            tokenizer.mask_token_id if config.get("do_query_expansion", True) else None,
+            bool(config.get("attend_to_expansion_tokens", False)),
             bool(json_of(folder / "sentence_bert_config.json").get("do_lower_case", False)),
         )
-    said = json_of(folder / METADATA)
-    signs = string.punctuation if said.get("mask_punctuation", True) else ""
-    query, passage = said.get("query_token_id", "[unused0]"), said.get("doc_token_id", "[unused1]")
-    return _Reading(
-        {"query": _marker(opened, query), "passage": _marker(opened, passage)},
-        {"query": said.get("query_maxlen", 32), "passage": said.get("doc_maxlen", 220)},
-        frozenset(opened.read(sign, add_special_tokens=False)["input_ids"][0] for sign in signs),
+    config = json_of(folder / METADATA)
+    signs = string.punctuation if config.get("mask_punctuation", True) else ""
+    query, passage = config.get("query_token_id", "[unused0]"), config.get("doc_token_id", "[unused1]")
+    return _CheckpointSettings(
+        {"query": _marker(session, query), "passage": _marker(session, passage)},
+        {"query": config.get("query_maxlen", 32), "passage": config.get("doc_maxlen", 220)},
+        frozenset(session.read(sign, add_special_tokens=False)["input_ids"][0] for sign in signs),
         tokenizer.mask_token_id,
-        bool(said.get("attend_to_mask_tokens", False)),
+        bool(config.get("attend_to_mask_tokens", False)),
     )
 
 
-def _marker(opened: ModelSession, token: str) -> tuple[int, ...]:
-    """The number of the token that marks a kind of text; none where the checkpoint has none."""
+def _marker(session: ModelSession, token: str) -> tuple[int, ...]:
+    """Return the number of the token that marks a kind of text; none if the checkpoint has none."""
     if not token:
         return ()
-    found = opened.tokenizer.convert_tokens_to_ids(token)
-    if found is None or found == opened.tokenizer.unk_token_id:
+    token_id = session.tokenizer.convert_tokens_to_ids(token)
+    if token_id is None or token_id == session.tokenizer.unk_token_id:
         raise WeightsError(
-            f"The tokenizer in {opened.folder} has no token {token!r}, which marks questions or passages. Write a "
+            f"The tokenizer in {session.folder} has no token {token!r}, which marks questions or passages. Write a "
             "ColBERT checkpoint, or use LocalTokenEmbedder for a model without markers."
         )
-    return (int(found),)
+    return (int(token_id),)
 
 
-def _dense(folder: Path) -> list[Path]:
-    """The files of the projections that are in folders of their own, in the order in which they are applied."""
+def _dense_files(folder: Path) -> list[Path]:
+    """List the files of the projections that have folders of their own, in the order in which they are applied."""
     return [path / "model.safetensors" for kind, path in modules_of(folder) if kind == "Dense"]
 
 
 def _projection(folder: Path) -> Vectors:
-    """float32[dimension, width], which maps hidden states to the vectors of tokens."""
-    found: Any = None
-    dense = _dense(folder)
+    """Return float32[dimension, width], which maps hidden states to the vectors of tokens."""
+    matrix: Any = None
+    dense = _dense_files(folder)
     for file in dense:
-        said, tensors = json_of(file.with_name("config.json")), safetensors.read(file) if file.is_file() else {}
-        is_linear = said.get("activation_function", "Identity").endswith("Identity") and not said.get("use_residual")
+        config, tensors = json_of(file.with_name("config.json")), safetensors.read(file) if file.is_file() else {}
+        is_linear = config.get("activation_function", "Identity").endswith("Identity") and not config.get(
+            "use_residual"
+        )
         if set(tensors) != {PROJECTION} or not is_linear:
             raise WeightsError(
                 f"{file.parent} is not a plain projection: it has "
                 f"{', '.join(sorted(tensors)) or 'no float32 tensors'}, "
-                f"activation {said.get('activation_function', 'Identity')}. Write a checkpoint whose projection is "
+                f"activation {config.get('activation_function', 'Identity')}. Write a checkpoint whose projection is "
                 f"{PROJECTION} alone."
             )
-        found = tensors[PROJECTION] if found is None else tensors[PROJECTION] @ found
+        matrix = tensors[PROJECTION] if matrix is None else tensors[PROJECTION] @ matrix
+    # Without projections of their own, the weights of the model itself hold the matrix.
     for file in [] if dense else sorted(folder.glob("*.safetensors")):
-        found = safetensors.read(file).get(PROJECTION, found)
-    if found is None or found.ndim != 2:
+        matrix = safetensors.read(file).get(PROJECTION, matrix)
+    if matrix is None or matrix.ndim != 2:
         raise WeightsError(
             f"{folder} has no float32 matrix {PROJECTION!r}: it is not a ColBERT checkpoint. Write one, or use "
             "LocalTokenEmbedder for the hidden states of any encoder."
         )
-    projection: Vectors = found
+    projection: Vectors = matrix
     return projection

@@ -52,14 +52,14 @@ class LocalEncoder(Local):
 
     @property
     def resolved(self) -> Self:
-        said = json_of(folder_of(self.model, self.revision) / PROMPTS)
-        prompts = said.get("prompts") or {}
+        config = json_of(folder_of(self.model, self.revision) / PROMPTS)
+        prompts = config.get("prompts") or {}
 
-        def prefix(given: str | None, *names: str) -> str:
-            if given is not None:
-                return given
-            named = (prompts[name] for name in (*names, said.get("default_prompt_name")) if name in prompts)
-            return str(next(named, ""))
+        def prefix(explicit: str | None, *names: str) -> str:
+            if explicit is not None:
+                return explicit
+            prompts_by_name = (prompts[name] for name in (*names, config.get("default_prompt_name")) if name in prompts)
+            return str(next(prompts_by_name, ""))
 
         return self.but(
             query_prefix=prefix(self.query_prefix, "query"),
@@ -68,40 +68,42 @@ class LocalEncoder(Local):
 
     @property
     def width(self) -> int:
-        """Length of a hidden state, as config.json says; nothing is opened for that."""
+        """Return the length of a hidden state, as config.json says; nothing is opened for that."""
         config = config_of(self.model, self.revision)
-        found = [config[name] for name in _WIDTHS if isinstance(config.get(name), int)]
-        if not found:
+        widths = [config[name] for name in _WIDTHS if isinstance(config.get(name), int)]
+        if not widths:
             raise WeightsError(f"config.json of {self.model} has none of {', '.join(_WIDTHS)}: it embeds no texts.")
-        return int(found[0])
+        return int(widths[0])
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """Length of each text in tokens, with special ones and a passage's prefix; beyond `window` nothing is read."""
-        return [len(row) for row in self.rows(texts, "passage", whole=True)]
+        """Return the length of each text in tokens, with special ones and a passage's prefix; beyond `window` nothing
+        is read."""
+        return [len(row) for row in self.rows(texts, "passage", uncut=True)]
 
     def covers(self, text: str) -> float:
-        """Share of the characters that are not mapped to the token for what is unknown; 1 for an empty text."""
+        """Return the share of the characters that are not mapped to the token for what is unknown; 1 for an empty text."""
         if not text:
             return 1.0
-        opened = self.opened()
-        read = opened.read(text, return_offsets_mapping=True, add_special_tokens=False)
-        tokens = zip(read["offset_mapping"], read["input_ids"], strict=True)
-        unknown = [range(*ends) for ends, id in tokens if id == opened.tokenizer.unk_token_id]
-        return 1.0 - len({at for places in unknown for at in places}) / len(text)
+        session = self.open_session()
+        encoding = session.read(text, return_offsets_mapping=True, add_special_tokens=False)
+        tokens = zip(encoding["offset_mapping"], encoding["input_ids"], strict=True)
+        unknown = [range(*ends) for ends, id in tokens if id == session.tokenizer.unk_token_id]
+        return 1.0 - len({position for places in unknown for position in places}) / len(text)
 
-    def rows(self, texts: Sequence[str], kind: Kind, *, whole: bool = False) -> list[list[int]]:
-        """The tokens of each text with its prefix; of a long one those that fit, unless it is wanted whole."""
-        opened, resolved = self.opened(), self.resolved
+    def rows(self, texts: Sequence[str], kind: Kind, *, uncut: bool = False) -> list[list[int]]:
+        """Return the tokens of each text with its prefix; a long one is cut to the window, unless `whole`."""
+        session, resolved = self.open_session(), self.resolved
         prefix = resolved.query_prefix if kind == "query" else resolved.passage_prefix
-        found = [opened.ids(f"{prefix}{text}", None if whole else self.window) for text in texts]
-        ending = opened.tokenizer.eos_token_id if self.end else None
+        rows = [session.ids(f"{prefix}{text}", None if uncut else self.window) for text in texts]
+        ending = session.tokenizer.eos_token_id if self.end else None
         if ending is None:
-            return found
-        room = None if whole else self.window - 1
-        return [row if row[-1] == ending else [*row[:room], ending] for row in found]
+            return rows
+        # One place is kept for the token that ends the text.
+        room = None if uncut else self.window - 1
+        return [row if row[-1] == ending else [*row[:room], ending] for row in rows]
 
     def hidden_states(self, texts: Sequence[str], *, kind: Kind = "passage", layer: int = -1) -> list[Vectors]:
-        """What a layer gives for each token of each text: float32, shape (tokens, width).
+        """Return the outputs of a layer for each token of each text: float32, shape (tokens, width).
 
         Args:
             layer: 0 for what the first one is given, 1 for what it gives, -1 for what the last gives.
@@ -109,28 +111,29 @@ class LocalEncoder(Local):
         Raises:
             ModelError: the model lacks this layer.
         """
-        found: dict[int, Vectors] = {}
-        for batch, hidden, mask in self.hidden(texts, kind, layer):
+        states: dict[int, Vectors] = {}
+        for batch, hidden, mask in self.hidden_batches(texts, kind, layer):
             lengths = mask.sum(dim=1).tolist()
-            found |= {row: hidden[at, : lengths[at]].float().cpu().numpy() for at, row in enumerate(batch)}
-        return [found[row] for row in range(len(texts))]
+            states |= {row: hidden[index, : lengths[index]].float().cpu().numpy() for index, row in enumerate(batch)}
+        return [states[row] for row in range(len(texts))]
 
-    def hidden(self, texts: Sequence[str], kind: Kind, layer: int = -1) -> Iterator[tuple[list[int], Any, Any]]:
-        """Batches of texts by number, with float[texts, tokens, width] of one layer, and which of these are tokens."""
+    def hidden_batches(self, texts: Sequence[str], kind: Kind, layer: int = -1) -> Iterator[tuple[list[int], Any, Any]]:
+        """Yield batches of texts by number, with float[texts, tokens, width] of one layer, and the mask of their
+        tokens."""
         if not len(texts):
             return
-        opened = self.opened()
-        for batch, given in self.in_batches(self.rows(texts, kind)):
-            states = opened.run(**given, output_hidden_states=True).hidden_states
+        session = self.open_session()
+        for batch, inputs in self.make_batches(self.rows(texts, kind)):
+            states = session.run(**inputs, output_hidden_states=True).hidden_states
             if not -len(states) <= layer < len(states):
                 raise ModelError(f"{self.name} has no layer {layer}. Write one from 0 to {len(states) - 1}, or -1.")
-            mask = torch().tensor(given["attention_mask"][: len(batch)], device=self.device)
+            mask = torch().tensor(inputs["attention_mask"][: len(batch)], device=self.device)
             yield batch, states[layer][: len(batch)], mask
 
 
 @dataclass(frozen=True)
 class LocalEmbedder(LocalEncoder):
-    """The address of a sentence embedder (an `Embedder`); its settings are those of every `LocalEncoder`.
+    """Address of a sentence embedder (an `Embedder`); its settings are those of every `LocalEncoder`.
 
     Args:
         pooling: what of the last hidden states h_1 … h_n becomes the vector: `mean`, their mean over the text's tokens;
@@ -144,39 +147,42 @@ class LocalEmbedder(LocalEncoder):
     'cls'
     """
 
-    pooling: Literal["", "mean", "cls", "last"] = ""
+    pooling: Literal["", "mean", "cls", "last_token"] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pooling not in ("", *POOLED):
-            raise ModelError(f"LocalEmbedder got pooling={self.pooling!r}. Write one of {', '.join(POOLED)}.")
+        if self.pooling not in ("", *POOLING_FUNCTIONS):
+            raise ModelError(
+                f"LocalEmbedder got pooling={self.pooling!r}. Write one of {', '.join(POOLING_FUNCTIONS)}."
+            )
 
     @property
     def resolved(self) -> Self:
-        found = super().resolved
+        resolved = super().resolved
         if self.pooling:
-            return found
-        return found.but(pooling=pooling_of(folder_of(self.model, self.revision), self.model))
+            return resolved
+        return resolved.but(pooling=pooling_of(folder_of(self.model, self.revision), self.model))
 
     @property
     def dimension(self) -> int:
         return self.width
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
-        """One vector of length 1 for each text: float32, shape (texts, dimension); of nothing but zeros the first unit.
+        """Embed each text as a vector of length 1: float32, shape (texts, dimension); of nothing but zeros the first
+        unit.
 
         Raises:
             ModelRejected: a vector has NaN or infinity.
         """
-        found, pool = np.empty((len(texts), self.dimension), np.float32), POOLED[self.resolved.pooling]
-        for batch, hidden, mask in self.hidden(texts, kind):
-            found[batch] = unit(pool(hidden, mask), self.name)
+        vectors, pool = np.empty((len(texts), self.dimension), np.float32), POOLING_FUNCTIONS[self.resolved.pooling]
+        for batch, hidden, mask in self.hidden_batches(texts, kind):
+            vectors[batch] = unit_rows(pool(hidden, mask), self.name)
             charge(Usage(embedded=len(batch)))
-        return found
+        return vectors
 
 
 MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
-PLAIN = ("Transformer", "Pooling", "Normalize")
+COMPUTED_MODULES = ("Transformer", "Pooling", "Normalize")
 """Modules of sentence-transformers that a `LocalEmbedder` computes."""
 
 
@@ -187,56 +193,56 @@ def pooling_of(folder: Path, model: str) -> str:
         WeightsError: they name one, or a module after it, that `LocalEmbedder` does not compute.
     """
     modules = modules_of(folder)
-    said = json_of(dict(modules).get("Pooling", folder / "1_Pooling") / "config.json")
-    modes = [MODES.get(name, name) for name, is_on in said.items() if name.startswith("pooling_mode_") and is_on]
-    mode = "+".join(modes) or str(said.get("pooling_mode", "mean"))
-    unknown = [kind for kind, _ in modules if kind not in PLAIN] + [mode] * (mode not in POOLED)
-    unknown += ["include_prompt: false"] * (said.get("include_prompt") is False)
+    config = json_of(dict(modules).get("Pooling", folder / "1_Pooling") / "config.json")
+    modes = [MODES.get(name, name) for name, is_on in config.items() if name.startswith("pooling_mode_") and is_on]
+    mode = "+".join(modes) or str(config.get("pooling_mode", "mean"))
+    unknown = [kind for kind, _ in modules if kind not in COMPUTED_MODULES] + [mode] * (mode not in POOLING_FUNCTIONS)
+    unknown += ["include_prompt: false"] * (config.get("include_prompt") is False)
     if unknown:
         raise WeightsError(
             f"{model} is embedded with {unknown[0]}, which LocalEmbedder does not compute. Write another model, or "
-            f"pooling={', '.join(POOLED)} to go on with the hidden states alone."
+            f"pooling={', '.join(POOLING_FUNCTIONS)} to go on with the hidden states alone."
         )
     return mode
 
 
-def unit(pooled: Any, whose: str) -> Vectors:
-    """Rows of a tensor, each at length 1."""
+def unit_rows(pooled: Any, model_name: str) -> Vectors:
+    """Return the rows of a tensor, each at length 1."""
     rows = pooled.double().cpu().numpy()
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     if not np.isfinite(lengths).all():
-        raise ModelRejected(f"{whose} gave a vector with NaN or infinity. Check the weights, or the dtype.")
+        raise ModelRejected(f"{model_name} gave a vector with NaN or infinity. Check the weights, or the dtype.")
     rows[lengths[:, 0] == 0.0, 0] = lengths[lengths == 0.0] = 1.0
-    found: Vectors = (rows / lengths).astype(np.float32)
-    return found
+    scaled: Vectors = (rows / lengths).astype(np.float32)
+    return scaled
 
 
 def mean(hidden: Any, mask: Any) -> Any:
-    """Mean over the tokens: Σ m_i h_i / Σ m_i, for float[texts, width, d] and their mask [texts, width]."""
-    counted = mask.unsqueeze(-1).to(hidden.dtype)
-    return (hidden * counted).sum(dim=1) / counted.sum(dim=1)
+    """Return the mean over the tokens: Σ m_i h_i / Σ m_i, for float[texts, width, d] and their mask [texts, width]."""
+    weights = mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
 
-def first(hidden: Any, mask: Any) -> Any:
-    """The vector of the first token, wherever the padding is."""
-    return _at(hidden, mask.argmax(dim=1))
+def first_token(hidden: Any, mask: Any) -> Any:
+    """Return the vector of the first token, wherever the padding is."""
+    return _select_tokens(hidden, mask.argmax(dim=1))
 
 
-def last(hidden: Any, mask: Any) -> Any:
-    """The vector of the last token, wherever the padding is."""
-    return _at(hidden, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
+def last_token(hidden: Any, mask: Any) -> Any:
+    """Return the vector of the last token, wherever the padding is."""
+    return _select_tokens(hidden, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
 
 
-def _at(hidden: Any, places: Any) -> Any:
+def _select_tokens(hidden: Any, places: Any) -> Any:
     return hidden[torch().arange(len(hidden), device=hidden.device), places]
 
 
-POOLED = {"mean": mean, "cls": first, "last": last}
+POOLING_FUNCTIONS = {"mean": mean, "cls": first_token, "last": last_token}
 
 
 @dataclass(frozen=True)
 class LocalSparseEmbedder(LocalEncoder):
-    """The address of a model that weighs the terms of its vocabulary (a `SparseEmbedder`).
+    """Address of a model that weighs the terms of its vocabulary (a `SparseEmbedder`).
 
     w_v = max_t log(1 + relu(logit_tv)) over the tokens t of the text, special ones included. Terms of weight 0 are left
     out. Its settings are those of every `LocalEncoder`.
@@ -253,27 +259,27 @@ class LocalSparseEmbedder(LocalEncoder):
     head: ClassVar[str] = "AutoModelForMaskedLM"
 
     def embed_sparse(self, texts: Sequence[str], *, kind: Kind) -> SparseRows:
-        """One row of weights for each text."""
+        """Return one row of weights for each text."""
         from spolia.models.vectors import SparseRows
 
         if not len(texts):
-            return SparseRows.of(())
-        found: dict[int, dict[int, float]] = {}
-        opened = self.opened()
-        for batch, given in self.in_batches(self.rows(texts, kind)):
-            logits = opened.run(**given).logits.float()
-            logits[torch().tensor(given["attention_mask"], device=self.device) == 0] = 0.0
+            return SparseRows.from_weights(())
+        weights_by_row: dict[int, dict[int, float]] = {}
+        session = self.open_session()
+        for batch, inputs in self.make_batches(self.rows(texts, kind)):
+            logits = session.run(**inputs).logits.float()
+            logits[torch().tensor(inputs["attention_mask"], device=self.device) == 0] = 0.0
             largest = logits.amax(dim=1)  # first, since relu and log keep the order
             for number, row in zip(batch, largest[: len(batch)].relu().log1p().cpu(), strict=True):
                 terms = row.nonzero().flatten()
-                found[number] = dict(zip(terms.tolist(), row[terms].tolist(), strict=True))
+                weights_by_row[number] = dict(zip(terms.tolist(), row[terms].tolist(), strict=True))
             charge(Usage(embedded=len(batch)))
-        return SparseRows.of(found[number] for number in range(len(texts)))
+        return SparseRows.from_weights(weights_by_row[number] for number in range(len(texts)))
 
 
 @dataclass(frozen=True)
 class LocalTokenEmbedder(LocalEncoder):
-    """The address of any encoder as a late-interaction model (a `TokenEmbedder`); for ColBERT's files: `LocalColBERT`.
+    """Address of any encoder as a late-interaction model (a `TokenEmbedder`); for ColBERT's files: `LocalColBERT`.
 
     Its settings are those of every `LocalEncoder`. Every token counts; there are no markers and no [MASK].
 
@@ -292,32 +298,32 @@ class LocalTokenEmbedder(LocalEncoder):
         return len(self._projection()) if self.projection else self.width
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
-        """Vectors of length 1 for the tokens of each text, special ones included: E(t) = P h_t / |P h_t|."""
+        """Return vectors of length 1 for the tokens of each text, special ones included: E(t) = P h_t / |P h_t|."""
         from spolia.models.vectors import TokenVectors
 
         vectors: list[Vectors] = self.hidden_states(texts, kind=kind)
         if self.projection:
-            onto = self._projection().astype(np.float64).T
-            vectors = [(states @ onto).astype(np.float32) for states in vectors]
+            projection = self._projection().astype(np.float64).T
+            vectors = [(states @ projection).astype(np.float32) for states in vectors]
         charge(Usage(embedded=len(texts)))
-        return TokenVectors.of(vectors, self.dimension)
+        return TokenVectors.from_vectors(vectors, self.dimension)
 
     def own_tokens(self, texts: Sequence[str], *, kind: Kind) -> list[list[bool]]:
-        """Which of the tokens that `embed_tokens` gives are a text's own, rather than special ones put around it."""
-        tokenizer = self.opened().tokenizer
+        """Tell a text's own tokens, among those of `embed_tokens`, from the special ones put around it."""
+        tokenizer = self.open_session().tokenizer
         special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
         return [[id not in special for id in row] for row in self.rows(texts, kind)]
 
     def _projection(self) -> Vectors:
         for path in sorted(folder_of(self.model, self.revision).glob("*.safetensors")):
-            if (found := safetensors.read(path).get(self.projection)) is not None and found.ndim == 2:
-                return found
+            if (matrix := safetensors.read(path).get(self.projection)) is not None and matrix.ndim == 2:
+                return matrix
         raise WeightsError(f"{self.model} has no float32 matrix {self.projection!r}. Write another one, or none.")
 
 
 @dataclass(frozen=True)
 class LocalCrossEncoder(Local):
-    """The address of a cross-encoder (a `Scorer`); its settings are those of every `Local`.
+    """Address of a cross-encoder (a `Scorer`); its settings are those of every `Local`.
 
     Args:
         label: which of the model's classes says that the text answers. Its score is the logit where there is one class,
@@ -335,7 +341,8 @@ class LocalCrossEncoder(Local):
     head: ClassVar[str] = "AutoModelForSequenceClassification"
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        """One score for each text, in their order; higher is better. If both are too long together, the longer is cut.
+        """Return one score for each text, in their order; higher is better. If both are too long together, the longer
+        is cut.
 
         Raises:
             ModelError: the model lacks this label.
@@ -343,37 +350,37 @@ class LocalCrossEncoder(Local):
         """
         if not len(texts):
             return ()
-        opened = self.opened()
-        pairs = [self._pair(opened, query, text) for text in texts]
-        found: dict[int, float] = {}
-        for batch, given in self.in_batches([pair["input_ids"] for pair in pairs]):
+        session = self.open_session()
+        pairs = [self._pair(session, query, text) for text in texts]
+        scores: dict[int, float] = {}
+        for batch, inputs in self.make_batches([pair["input_ids"] for pair in pairs]):
             if "token_type_ids" in pairs[0]:
-                width, last = len(given["input_ids"][0]), batch[-1:] * (len(given["input_ids"]) - len(batch))
-                kinds = [pairs[number]["token_type_ids"] for number in (*batch, *last)]
-                given["token_type_ids"] = [[*row, *[0] * (width - len(row))] for row in kinds]
-            found |= zip(batch, self._scored(opened.run(**given).logits[: len(batch)]), strict=True)
+                width, copies = len(inputs["input_ids"][0]), batch[-1:] * (len(inputs["input_ids"]) - len(batch))
+                kinds = [pairs[number]["token_type_ids"] for number in (*batch, *copies)]
+                inputs["token_type_ids"] = [[*row, *[0] * (width - len(row))] for row in kinds]
+            scores |= zip(batch, self._class_scores(session.run(**inputs).logits[: len(batch)]), strict=True)
             charge(Usage(embedded=len(batch)))
-        if not all(map(isfinite, found.values())):
+        if not all(map(isfinite, scores.values())):
             raise ModelRejected(
                 f"{self.name} gave a score that is not a finite number. Check the weights, or the dtype."
             )
-        return tuple(found[number] for number in range(len(texts)))
+        return tuple(scores[number] for number in range(len(texts)))
 
-    def _pair(self, opened: ModelSession, query: str, text: str) -> dict[str, list[int]]:
-        return opened.read(self.query_prefix + query, self.text_prefix + text, window=self.window)
+    def _pair(self, session: ModelSession, query: str, text: str) -> dict[str, list[int]]:
+        return session.read(self.query_prefix + query, self.text_prefix + text, window=self.window)
 
-    def _scored(self, logits: Any) -> list[float]:
+    def _class_scores(self, logits: Any) -> list[float]:
         classes = logits.shape[-1]
         if not -classes <= self.label < classes:
             raise ModelError(f"{self.name} has {classes} classes, none of them {self.label}. Write a smaller label.")
         exact = logits.double()
-        found: list[float] = (exact if classes == 1 else exact.log_softmax(dim=-1))[:, self.label].tolist()
-        return found
+        scores: list[float] = (exact if classes == 1 else exact.log_softmax(dim=-1))[:, self.label].tolist()
+        return scores
 
 
 @dataclass(frozen=True)
 class LocalLLMReranker(Local):
-    """The address of a language model that was trained to rerank (a `Scorer`), as `BAAI/bge-reranker-v2-gemma`.
+    """Address of a language model that was trained to rerank (a `Scorer`), as `BAAI/bge-reranker-v2-gemma`.
 
     score(q, d) = the raw logit of `yes` as the next token after
 
@@ -408,76 +415,77 @@ class LocalLLMReranker(Local):
     head: ClassVar[str] = "AutoModelForCausalLM"
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        """One score for each text, in their order; higher is better.
+        """Return one score for each text, in their order; higher is better.
 
         Raises:
             ModelRejected: a score is not a finite number.
         """
         if not len(texts):
             return ()
-        opened = self.opened()
-        scoring = dict(modules_of(opened.folder)).get("LogitScore")
+        session = self.open_session()
+        scoring = dict(modules_of(session.folder)).get("LogitScore")
         if scoring is None:
-            yes, no = self._read(opened, self.yes)[0], None
-            rows = [self._row(opened, query, text) for text in texts]
+            yes, no = self._token_ids(session, self.yes)[0], None
+            rows = [self._row(session, query, text) for text in texts]
         else:
-            said = json_of(scoring / "config.json")
-            yes, no = said["true_token_id"], said.get("false_token_id")
-            rows = [self._templated(opened, query, text) for text in texts]
-        found: dict[int, float] = {}
-        for batch, given in self.in_batches(rows):
-            logits = opened.run(**given).logits
-            for at, number in enumerate(batch):
-                last = logits[at, len(rows[number]) - 1]
-                found[number] = float(last[yes]) - (0.0 if no is None else float(last[no]))
+            config = json_of(scoring / "config.json")
+            yes, no = config["true_token_id"], config.get("false_token_id")
+            rows = [self._template_row(session, query, text) for text in texts]
+        scores: dict[int, float] = {}
+        for batch, inputs in self.make_batches(rows):
+            logits = session.run(**inputs).logits
+            for index, number in enumerate(batch):
+                last = logits[index, len(rows[number]) - 1]
+                scores[number] = float(last[yes]) - (0.0 if no is None else float(last[no]))
             charge(Usage(embedded=len(batch)))
-        if not all(map(isfinite, found.values())):
+        if not all(map(isfinite, scores.values())):
             raise ModelRejected(
                 f"{self.name} gave a score that is not a finite number. Check the weights, or the dtype."
             )
-        return tuple(found[number] for number in range(len(texts)))
+        return tuple(scores[number] for number in range(len(texts)))
 
-    def _templated(self, opened: ModelSession, query: str, text: str) -> list[int]:
+    def _template_row(self, session: ModelSession, query: str, text: str) -> list[int]:
         """Return the tokens of one question and text by the folder's own template; the text is cut to the window."""
-        said = json_of(opened.folder / PROMPTS)
-        prompt = (said.get("prompts") or {}).get(said.get("default_prompt_name"), "")
+        config = json_of(session.folder / PROMPTS)
+        prompt = (config.get("prompts") or {}).get(config.get("default_prompt_name"), "")
         if self.instruction != type(self).instruction:
             prompt = self.instruction
         messages = [{"role": "system", "content": prompt}] if prompt else []
-        messages.append({"role": "query", "content": opened.unmarked(query)})
+        messages.append({"role": "query", "content": session.escape_special_tokens(query)})
 
         def read(document: str) -> list[int]:
-            document = opened.unmarked(document)
-            text = opened.tokenizer.apply_chat_template(
+            document = session.escape_special_tokens(document)
+            text = session.tokenizer.apply_chat_template(
                 [*messages, {"role": "document", "content": document}], tokenize=False, add_generation_prompt=True
             )
-            found: list[int] = opened.read(text, marks=True, add_special_tokens=False)["input_ids"]
-            return found
+            ids: list[int] = session.read(text, marks=True, add_special_tokens=False)["input_ids"]
+            return ids
 
         row = read(text)
         if len(row) > self.window and text:
-            ends = opened.read(text, return_offsets_mapping=True, add_special_tokens=False)["offset_mapping"]
+            ends = session.read(text, return_offsets_mapping=True, add_special_tokens=False)["offset_mapping"]
             room = len(ends) - (len(row) - self.window)
             row = read(text[: ends[room - 1][1]] if room > 0 else "")
+        # The end is kept, since the answer follows the last token of the template.
         return row[-self.window :]
 
-    def _row(self, opened: ModelSession, query: str, text: str) -> list[int]:
-        """The tokens of one question and text, as the model was trained with them."""
-        begin, newline = opened.tokenizer.bos_token_id, self._read(opened, "\n")
+    def _row(self, session: ModelSession, query: str, text: str) -> list[int]:
+        """Return the tokens of one question and text in the form that the model was trained with."""
+        begin, newline = session.tokenizer.bos_token_id, self._token_ids(session, "\n")
         first = [] if begin is None else [int(begin)]
-        first += self._read(opened, f"A: {query}")[: self.window * 3 // 4]
-        second = [*newline, *self._read(opened, f"B: {text}")]
-        return [*first, *second[: self.window - len(first)], *newline, *self._read(opened, self.instruction)]
+        first += self._token_ids(session, f"A: {query}")[: self.window * 3 // 4]
+        second = [*newline, *self._token_ids(session, f"B: {text}")]
+        return [*first, *second[: self.window - len(first)], *newline, *self._token_ids(session, self.instruction)]
 
     @staticmethod
-    def _read(opened: ModelSession, text: str) -> list[int]:
-        found: list[int] = opened.read(text, add_special_tokens=False)["input_ids"]
-        return found
+    def _token_ids(session: ModelSession, text: str) -> list[int]:
+        ids: list[int] = session.read(text, add_special_tokens=False)["input_ids"]
+        return ids
 
 
 @dataclass(frozen=True)
 class LocalImageEmbedder(LocalEncoder):
-    """The address of a model that embeds pictures and texts (an `ImageEmbedder`).
+    """Address of a model that embeds pictures and texts (an `ImageEmbedder`).
 
     Its settings are those of every `LocalEncoder`. Its folder has a `preprocessor_config.json` too, which says how
     pictures are scaled and cut.
@@ -499,43 +507,47 @@ class LocalImageEmbedder(LocalEncoder):
     @property
     def dimension(self) -> int:
         config = config_of(self.model, self.revision)
-        if not isinstance(found := config.get("projection_dim"), int):
+        if not isinstance(dimension := config.get("projection_dim"), int):
             raise WeightsError(f"config.json of {self.model} has no projection_dim: it embeds no pictures.")
-        return found
+        return dimension
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
-        """One vector of length 1 for each text: float32, shape (texts, dimension)."""
-        found = np.empty((len(texts), self.dimension), np.float32)
+        """Embed each text as a vector of length 1: float32, shape (texts, dimension)."""
+        vectors = np.empty((len(texts), self.dimension), np.float32)
         if not len(texts):
-            return found
-        opened = self.opened()
-        for batch, given in self.in_batches(self.rows(texts, kind)):
-            found[batch] = self._of(opened, "get_text_features", **given)[: len(batch)]
+            return vectors
+        session = self.open_session()
+        for batch, inputs in self.make_batches(self.rows(texts, kind)):
+            vectors[batch] = self._features(session, "get_text_features", **inputs)[: len(batch)]
             charge(Usage(embedded=len(batch)))
-        return found
+        return vectors
 
     def embed_images(self, images: Sequence[bytes]) -> Vectors:
-        """One vector of length 1 for each picture, a file of PNG, JPEG …: float32, shape (images, dimension)."""
-        found = np.empty((len(images), self.dimension), np.float32)
+        """Embed each picture, a file of PNG, JPEG …, as a vector of length 1: float32, shape (images, dimension)."""
+        vectors = np.empty((len(images), self.dimension), np.float32)
         if not len(images):
-            return found
-        opened, scaled = self.opened(), self._scaling()
-        count = 1 if self._one_by_one else self.images_at_once
+            return vectors
+        session, processor = self.open_session(), self._image_processor()
+        count = 1 if self._runs_rows_alone else self.images_at_once
         for start in range(0, len(images), count):
             check_cancelled()
-            some = images[start : start + count]
-            pixels = scaled(images=[_picture(one) for one in some], return_tensors="pt")["pixel_values"]
-            filled = pixels[[*range(len(some)), *[0] * (count - len(some))]].to(self.device, opened.model.dtype)
-            found[start : start + len(some)] = self._of(opened, "get_image_features", pixel_values=filled)[: len(some)]
-            charge(Usage(embedded=len(some)))
-        return found
+            batch = images[start : start + count]
+            pixels = processor(images=[_picture(image) for image in batch], return_tensors="pt")["pixel_values"]
+            # The shape is always the same, since torch adds in another order for another shape.
+            filled = pixels[[*range(len(batch)), *[0] * (count - len(batch))]].to(self.device, session.model.dtype)
+            vectors[start : start + len(batch)] = self._features(session, "get_image_features", pixel_values=filled)[
+                : len(batch)
+            ]
+            charge(Usage(embedded=len(batch)))
+        return vectors
 
-    def _of(self, opened: ModelSession, method: str, **inputs: Any) -> Vectors:
-        given = opened.run(getattr(opened.model, method), **inputs)
-        return unit(getattr(given, "pooler_output", given), self.name)
+    def _features(self, session: ModelSession, method: str, **inputs: Any) -> Vectors:
+        outputs = session.run(getattr(session.model, method), **inputs)
+        # Newer versions of transformers return an object here, older ones the tensor.
+        return unit_rows(getattr(outputs, "pooler_output", outputs), self.name)
 
-    def _scaling(self) -> Any:
-        """What scales and cuts pictures, as the model's own file says, with Pillow."""
+    def _image_processor(self) -> Any:
+        """Load the processor that scales and cuts pictures, by the model's own file, with Pillow."""
         folder = folder_of(self.model, self.revision)
         try:
             return transformers().AutoImageProcessor.from_pretrained(

@@ -1,4 +1,4 @@
-"""A file of GGUF that llama.cpp has opened in this process."""
+"""Sessions of llama.cpp on files of GGUF."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spolia.deferred import llama_cpp
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected, WeightsError, require
 from spolia.models.file_hash import hash_of
-from spolia.models.local.address import unicode
+from spolia.models.local.address import replace_surrogates
 from spolia.models.open_sessions import OpenSessions
 from spolia.types import Value
 
@@ -66,28 +66,28 @@ class Gguf(Value):
 
     @property
     def name(self) -> str:
-        """The file's own name, and what tells it apart from others with other weights or settings."""
-        known = self.fingerprint()
-        own = (file_of(self.model) if known else Path(self.model)).name.removesuffix(".gguf")
-        return f"{own}@{blake2b(known.encode(), digest_size=4).hexdigest()}" if known else own
+        """Return the file's own name, and what tells it apart from others with other weights or settings."""
+        fingerprint = self.fingerprint()
+        file_name = (file_of(self.model) if fingerprint else Path(self.model)).name.removesuffix(".gguf")
+        return f"{file_name}@{blake2b(fingerprint.encode(), digest_size=4).hexdigest()}" if fingerprint else file_name
 
     def fingerprint(self) -> str | None:
-        """Of its files and settings; None where there are no files."""
+        """Return the identity of its files and settings; None if there are no files."""
         try:
-            content = _hashes(_states(file_of(self.model)))
+            content = _hash_parts(_part_stats(file_of(self.model)))
         except (WeightsError, OSError):
             return None
-        said = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in self.indifferent]
-        return f"{type(self).__name__}|{content}|{said}"
+        settings = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in self.indifferent]
+        return f"{type(self).__name__}|{content}|{settings}"
 
-    def opened(self) -> GgufSession:
-        """The model in this process."""
+    def open_session(self) -> GgufSession:
+        """Return the model in this process."""
         reach(self)
-        return _opened(self)
+        return _get_session(self)
 
 
 def file_of(model: str) -> Path:
-    """The file at a path, or the only one in a folder; of a model in parts the first.
+    """Return the file at a path, or the only one in a folder; of a model in parts the first.
 
     Raises:
         WeightsError: the folder has no GGUF file, or more than one.
@@ -97,31 +97,32 @@ def file_of(model: str) -> Path:
         if not path.is_file():
             raise WeightsError(f"Model file not found: {model}. Write the path of a file in GGUF.")
         return path
-    first = {str(_parts(one)[0]): one for one in sorted(path.glob("*.gguf"))}
-    if len(first) != 1:
-        raise WeightsError(f"{model} has {len(first)} models in GGUF. Write the path of one file.")
-    return Path(next(iter(first)))
+    models = {str(_parts(file)[0]): file for file in sorted(path.glob("*.gguf"))}
+    if len(models) != 1:
+        raise WeightsError(f"{model} has {len(models)} models in GGUF. Write the path of one file.")
+    return Path(next(iter(models)))
 
 
 def _parts(path: Path) -> list[Path]:
-    found = _PART.fullmatch(path.name)
-    return sorted(path.parent.glob(f"{escape(found[1])}-?????-of-?????.gguf")) if found else [path]
+    match = _PART.fullmatch(path.name)
+    return sorted(path.parent.glob(f"{escape(match[1])}-?????-of-?????.gguf")) if match else [path]
 
 
-def _states(path: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """The parts of a model, each with its size and times."""
-    found = [(str(one), one.stat()) for one in _parts(path)]
-    return tuple((one, held.st_size, held.st_mtime_ns, held.st_ctime_ns) for one, held in found)
+def _part_stats(path: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """List the parts of a model, each with its size and times."""
+    stats = [(str(part), part.stat()) for part in _parts(path)]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for name, stat in stats)
 
 
 @lru_cache(maxsize=64)
-def _hashes(states: tuple[tuple[str, int, int, int], ...]) -> list[str]:
-    """Hashes of the parts of a model, computed once for files of these sizes and times."""
+def _hash_parts(states: tuple[tuple[str, int, int, int], ...]) -> list[str]:
+    """Hash the parts of a model, once for files of these sizes and times."""
     return [hash_of(Path(path)) for path, *_ in states]
 
 
 class GgufSession:
-    """A model that llama.cpp has opened. It keeps what it has read: `alone` holds other threads off meanwhile.
+    """Model that llama.cpp has opened. It keeps the text that it has read, so `alone` holds other threads off
+    meanwhile.
 
     What it gives for a text does not depend on what it was asked before, since it begins each time with nothing read.
     """
@@ -130,21 +131,21 @@ class GgufSession:
         self.path = file_of(address.model)
         require(llama_cpp, "A model in GGUF")
         self.api: Any = llama_cpp
-        how: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if pooling is not None:  # a text is read in one batch, since some of them read from both sides
-            known = {"mean": self.api.LLAMA_POOLING_TYPE_MEAN, "cls": self.api.LLAMA_POOLING_TYPE_CLS}
-            known |= {"last": self.api.LLAMA_POOLING_TYPE_LAST, "": self.api.LLAMA_POOLING_TYPE_UNSPECIFIED}
-            how = {"embedding": True, "pooling_type": known[pooling], "n_ubatch": address.window}
+            pooling_types = {"mean": self.api.LLAMA_POOLING_TYPE_MEAN, "cls": self.api.LLAMA_POOLING_TYPE_CLS}
+            pooling_types |= {"last": self.api.LLAMA_POOLING_TYPE_LAST, "": self.api.LLAMA_POOLING_TYPE_UNSPECIFIED}
+            options = {"embedding": True, "pooling_type": pooling_types[pooling], "n_ubatch": address.window}
         try:
             self.llama = llama_cpp.Llama(
                 str(self.path),
                 n_ctx=address.window,
-                n_batch=address.window if how else min(BATCH, address.window),
+                n_batch=address.window if options else min(BATCH, address.window),
                 n_threads=address.threads,
                 n_threads_batch=address.threads,
                 n_gpu_layers=address.gpu_layers,
                 verbose=False,
-                **how,
+                **options,
             )
         except (ValueError, RuntimeError) as error:  # what llama.cpp says goes to a log
             raise WeightsError(
@@ -154,12 +155,12 @@ class GgufSession:
         self.facts: dict[str, str] = self.llama.metadata
         self._vocabulary = self.api.llama_model_get_vocab(self.llama.model)
         self._pieces: dict[tuple[int, bool], bytes] = {}
-        self._lock, self._read = threading.Lock(), 0
+        self._lock, self._position = threading.Lock(), 0
         self._owner: int | None = None
-        self._refuse(address, bool(how))
+        self._check_model(address, bool(options))
 
-    def _refuse(self, address: Gguf, embeds: bool) -> None:
-        """Refuse a window beyond the model's positions, and a kind of model that was not asked for."""
+    def _check_model(self, address: Gguf, embeds: bool) -> None:
+        """Raise WeightsError for a window beyond the model's positions, and for a kind of model that was not asked for."""
         family = self.facts.get("general.architecture", "")
         made_for = int(self.facts.get(f"{family}.context_length", address.window))
         if address.window > made_for:
@@ -175,13 +176,15 @@ class GgufSession:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Exclusive use of the model, which then reads from the beginning."""
+        """Give exclusive use of the model, which then reads from the beginning."""
+        # The lock is not reentrant: the thread would wait for itself.
         if self._owner == threading.get_ident():
             raise ModelError(f"{self.path} is asked while it writes, by what listens to it. Ask when the reply ended.")
+        # A short timeout, so that a cancelled run does not wait for another's reply.
         while not self._lock.acquire(timeout=0.1):
             check_cancelled()
         try:
-            self._owner, self._read = threading.get_ident(), 0
+            self._owner, self._position = threading.get_ident(), 0
             if memory := self.api.llama_get_memory(self.llama.ctx):  # those that read from both sides have none
                 self.api.llama_memory_clear(memory, True)
             yield
@@ -190,92 +193,93 @@ class GgufSession:
             self._lock.release()
 
     def ids(self, text: str, *, marks: bool = False, begins: bool = True) -> list[int]:
-        """Tokens of a text; with `begins`, with what the model puts around texts. With `marks`, what looks like a
-        special token is that token."""
-        found: list[int] = self.llama.tokenize(unicode(text).encode(), add_bos=begins, special=marks)
-        return found
+        """Return the tokens of a text; with `begins`, with those that the model puts around texts. With `marks`, what
+        looks like a special token is that token."""
+        ids: list[int] = self.llama.tokenize(replace_surrogates(text).encode(), add_bos=begins, special=marks)
+        return ids
 
     @cached_property
     def puts_space(self) -> bool:
-        """Whether the tokenizer puts a space before a text."""
+        """Return whether the tokenizer puts a space before a text."""
         return self.decode(self.ids("a", begins=False)) == " a"
 
     @cached_property
     def marks(self) -> frozenset[str]:
-        """Texts of the special tokens."""
+        """Return the texts of the special tokens."""
         api = self.api
         special = api.LLAMA_TOKEN_ATTR_CONTROL | api.LLAMA_TOKEN_ATTR_USER_DEFINED | api.LLAMA_TOKEN_ATTR_UNKNOWN
-        found = (
+        texts = (
             api.llama_vocab_get_text(self._vocabulary, id).decode("utf-8", "replace")
             for id in range(self.llama.n_vocab())
             if api.llama_vocab_get_attr(self._vocabulary, id) & special
         )
-        return frozenset(text for text in found if text.strip())
+        return frozenset(text for text in texts if text.strip())
 
     def is_end(self, id: int) -> bool:
-        """Whether a token ends a reply."""
+        """Return whether a token ends a reply."""
         return bool(self.api.llama_vocab_is_eog(self._vocabulary, id))
 
     def is_unknown(self, id: int) -> bool:
-        """Whether a token stands for what is not known."""
+        """Return whether a token stands for an unknown text."""
         return bool(self.api.llama_vocab_get_attr(self._vocabulary, id) & self.api.LLAMA_TOKEN_ATTR_UNKNOWN)
 
     def piece(self, id: int, *, marks: bool = False) -> bytes:
-        """The bytes of a token; of a special one none, unless with `marks`."""
+        """Return the bytes of a token; none of a special one, unless with `marks`."""
+        # A reply repeats tokens, and each call of the library allocates a buffer.
         if (id, marks) not in self._pieces:
             buffer = create_string_buffer(1024)
             length = self.api.llama_token_to_piece(self._vocabulary, id, buffer, len(buffer), 0, marks)
             self._pieces[id, marks] = buffer.raw[: max(0, length)]
         return self._pieces[id, marks]
 
-    def decode(self, ids: Sequence[int], **how: Any) -> str:
-        """The text of tokens; a character that is not whole is U+FFFD."""
+    def decode(self, ids: Sequence[int], **options: Any) -> str:
+        """Return the text of tokens; a character that is not complete is U+FFFD."""
         return b"".join(map(self.piece, ids)).decode("utf-8", "replace")
 
-    def after(self, ids: Sequence[int], places: int = 1) -> Numbers:
-        """float64[places, vocabulary]: reads more tokens, and gives the log-probabilities of what follows each of the
+    def predict(self, ids: Sequence[int], places: int = 1) -> Numbers:
+        """Read more tokens, and return float64[places, vocabulary]: the log-probabilities of what follows each of the
         last ones."""
         rows, size = [], self.llama.n_vocab()
         for start in range(0, len(ids), BATCH):
             check_cancelled()
             chunk = ids[start : start + BATCH]
-            for at in self._run(chunk, first=len(ids) - places - start):
-                row = np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.llama.ctx, at), shape=(size,))
+            for index in self._run(chunk, first=len(ids) - places - start):
+                row = np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.llama.ctx, index), shape=(size,))
                 rows.append(row.astype(np.float64))
         logits = np.stack(rows)
         logits -= logits.max(axis=1, keepdims=True)
-        found: Numbers = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        return found
+        logprobs: Numbers = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return logprobs
 
     def vector(self, ids: Sequence[int]) -> Numbers:
-        """float64[width], of a text."""
+        """Return the vector of a text: float64[width]."""
         self._run(ids, first=0)
-        held = self.api.llama_get_embeddings_seq(self.llama.ctx, 0)
-        return np.ctypeslib.as_array(held, shape=(self.llama.n_embd(),)).astype(np.float64)
+        pointer = self.api.llama_get_embeddings_seq(self.llama.ctx, 0)
+        return np.ctypeslib.as_array(pointer, shape=(self.llama.n_embd(),)).astype(np.float64)
 
     def _run(self, ids: Sequence[int], first: int) -> range:
-        """Read tokens; llama.cpp then gives what follows from each, from the `first` on. Returns their places."""
+        """Read tokens; llama.cpp then gives what follows from each, from the `first` on. Return their places."""
         batch = self.api.llama_batch_init(len(ids), 0, 1)
         try:
             batch.n_tokens = len(ids)
-            for at, id in enumerate(ids):
-                batch.token[at], batch.pos[at], batch.n_seq_id[at] = id, self._read + at, 1
-                batch.seq_id[at][0], batch.logits[at] = 0, at >= first
+            for index, id in enumerate(ids):
+                batch.token[index], batch.pos[index], batch.n_seq_id[index] = id, self._position + index, 1
+                batch.seq_id[index][0], batch.logits[index] = 0, index >= first
             code = self.api.llama_decode(self.llama.ctx, batch)
         finally:
             self.api.llama_batch_free(batch)
         if code:
             raise ModelRejected(f"llama.cpp could not read {len(ids)} tokens with {self.path} (code {code}).")
-        self._read += len(ids)
+        self._position += len(ids)
         return range(max(0, first), len(ids))
 
 
-def _opened(address: Gguf) -> GgufSession:
-    """The model at an address, opened once per process for all addresses that differ in nothing of it; again when its
-    file changed."""
+def _get_session(address: Gguf) -> GgufSession:
+    """Return the model at an address, opened once per process for all addresses that differ in nothing of it; again if
+    its file changed."""
     pooling = getattr(address, "pooling", None)
     path = file_of(address.model)
-    stamp, key = _states(path), (str(path.absolute()), address.window, address.threads, address.gpu_layers, pooling)
+    stamp, key = _part_stats(path), (str(path.absolute()), address.window, address.threads, address.gpu_layers, pooling)
     return _sessions.get(key, lambda: GgufSession(address, pooling), stamp)
 
 

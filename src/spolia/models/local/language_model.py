@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import check_cancelled, reserve
 from spolia.errors import EmptyReply, ModelRejected
-from spolia.models.http.completions import written
+from spolia.models.http.completions import join_messages
 from spolia.models.local.address import Local, ModelSession, torch
 from spolia.models.protocols import (
     CHAT,
@@ -24,44 +24,47 @@ if TYPE_CHECKING:
     from spolia.types.arrays import Numbers, Vectors
 
 
-class Stepping:
-    """A prompt, and the tokens after it.
+class TokenStepper:
+    """Prompt, and the tokens after it, one step at a time.
 
     What goes on with the prompt is given prompt and reply as one row; an encoder-decoder (T5, Raffel et al. 2020) reads
     the prompt with its encoder, and replies after a token that begins all replies.
     """
 
-    def __init__(self, opened: ModelSession, prompt: Sequence[int]) -> None:
-        self._opened, self._prompt = opened, list(prompt)
-        self._apart = bool(opened.config.is_encoder_decoder)
+    def __init__(self, session: ModelSession, prompt: Sequence[int]) -> None:
+        self._session, self._prompt = session, list(prompt)
+        self._has_encoder = bool(session.config.is_encoder_decoder)
         self._past: Any = None
         self._encoded: Any = None
 
-    def after(self, token: int | None = None) -> Any:
-        """float64[vocabulary], log-probabilities of the next token after one more token; at first after the prompt."""
-        if self._apart:
-            begins = self._opened.config.decoder_start_token_id
-            given = {"decoder_input_ids": [[begins if token is None else token]]} | self._source()
+    def predict(self, token: int | None = None) -> Any:
+        """Return float64[vocabulary], log-probabilities of the next token after one more token; at first after the
+        prompt."""
+        if self._has_encoder:
+            start_token = self._session.config.decoder_start_token_id
+            inputs = {"decoder_input_ids": [[start_token if token is None else token]]} | self._encoder_inputs()
         else:
-            given = {"input_ids": [self._prompt if token is None else [token]]}
-        found = self._opened.run(**given, past_key_values=self._past, use_cache=True)
-        self._past = found.past_key_values
-        if self._apart:
-            self._encoded = (found.encoder_last_hidden_state,)
-        return found.logits[0, -1].double().log_softmax(dim=-1)
+            inputs = {"input_ids": [self._prompt if token is None else [token]]}
+        # The model keeps its states of the tokens so far, so each step computes one token.
+        outputs = self._session.run(**inputs, past_key_values=self._past, use_cache=True)
+        self._past = outputs.past_key_values
+        if self._has_encoder:
+            self._encoded = (outputs.encoder_last_hidden_state,)
+        return outputs.logits[0, -1].double().log_softmax(dim=-1)
 
-    def along(self, given: Sequence[int]) -> Any:
-        """float64[n, vocabulary], for each of n tokens the log-probabilities of the whole vocabulary in its place."""
-        if self._apart:
-            row = [self._opened.config.decoder_start_token_id, *given[:-1]]
-            logits = self._opened.run(input_ids=[self._prompt], decoder_input_ids=[row]).logits[0]
+    def score_tokens(self, tokens: Sequence[int]) -> Any:
+        """Return float64[n, vocabulary], for each of n tokens the log-probabilities of the whole vocabulary in its
+        place."""
+        if self._has_encoder:
+            row = [self._session.config.decoder_start_token_id, *tokens[:-1]]
+            logits = self._session.run(input_ids=[self._prompt], decoder_input_ids=[row]).logits[0]
         else:
-            whole = [*self._prompt, *given[:-1]]
-            logits = self._opened.run(input_ids=[whole]).logits[0, len(self._prompt) - 1 :]
+            full_row = [*self._prompt, *tokens[:-1]]
+            logits = self._session.run(input_ids=[full_row]).logits[0, len(self._prompt) - 1 :]
         return logits.double().log_softmax(dim=-1)
 
-    def _source(self) -> dict[str, Any]:
-        """What the encoder is given, or what it gave."""
+    def _encoder_inputs(self) -> dict[str, Any]:
+        """Return the encoder's inputs, or its outputs once it has run."""
         return {"input_ids": [self._prompt]} if self._encoded is None else {"encoder_outputs": self._encoded}
 
 
@@ -70,7 +73,7 @@ UNFINISHED = "\ufffd"
 
 
 class ReplyPieces:
-    """Takes tokens, and knows the text of each, up to the first of the texts in `stop`.
+    """Text of each token of a reply, up to the first of the texts in `stop`.
 
     A token that ends within a character has none of it.
     """
@@ -80,91 +83,94 @@ class ReplyPieces:
         self._ids: list[int] = []
         self.texts: list[str] = []
         self.is_stopped = False
-        self._told = 0
+        self._released = 0
 
     @property
     def text(self) -> str:
-        """All of it so far."""
+        """Return the whole text so far."""
         return "".join(self.texts)
 
     def take(self, token: int) -> str:
-        """Add a token; returns the new text that is final, without a possible beginning of a stop text."""
+        """Add a token; return the new text that is final, without a possible beginning of a stop text."""
         self._ids.append(token)
-        known = self.text
-        whole = self._tokenizer.decode(self._ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        self.texts.append(whole[len(known) :] if not whole.endswith(UNFINISHED) else "")
-        if ends := [at for text in self._stop if (at := self.text.find(text)) >= 0]:
+        previous = self.text
+        # All tokens are decoded together: a character may consist of several, and some tokenizers drop the
+        # first blank.
+        decoded = self._tokenizer.decode(self._ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        self.texts.append(decoded[len(previous) :] if not decoded.endswith(UNFINISHED) else "")
+        if ends := [position for text in self._stop if (position := self.text.find(text)) >= 0]:
             self.is_stopped = True
-            self._cut(min(ends))
+            self._truncate(min(ends))
             return self.rest()
-        return self._tell(len(self.text) - max(map(len, self._stop), default=1) + 1)
+        # The last characters are held back, since they may begin a stop text.
+        return self._release(len(self.text) - max(map(len, self._stop), default=1) + 1)
 
     def rest(self) -> str:
-        """The remaining text, at the end."""
-        return self._tell(len(self.text))
+        """Return the remaining text, at the end."""
+        return self._release(len(self.text))
 
-    def _tell(self, end: int) -> str:
-        before, self._told = self._told, max(self._told, end)
-        return self.text[before : self._told]
+    def _release(self, end: int) -> str:
+        start, self._released = self._released, max(self._released, end)
+        return self.text[start : self._released]
 
-    def _cut(self, end: int) -> None:
-        """Leave out what comes after a place, and the tokens of which nothing stays."""
-        kept: list[str] = []
+    def _truncate(self, end: int) -> None:
+        """Drop the text after a place, and the tokens of which nothing stays."""
+        texts: list[str] = []
         for text in self.texts:
             if end <= 0:
                 break
-            kept.append(text[:end])
+            texts.append(text[:end])
             end -= len(text)
-        self.texts = kept
+        self.texts = texts
 
 
 @dataclass(frozen=True)
 class LocalReply:
-    """What a model wrote: its pieces, with the log-probability of each token, and why it ended."""
+    """Reply of a model: its pieces, the log-probability of each token, and why it ended."""
 
     pieces: ReplyPieces
-    chances: tuple[float, ...]
+    token_logprobs: tuple[float, ...]
     finish_reason: str
 
     @property
-    def made(self) -> int:
-        """Tokens that were made, also those that do not stay."""
-        return len(self.chances)
+    def token_count(self) -> int:
+        """Return the number of generated tokens, also of those that were cut off."""
+        return len(self.token_logprobs)
 
-    def generation(self, whose: str, logprobs: bool) -> Generation:
-        """The reply. EmptyReply if it says nothing."""
+    def generation(self, model_name: str, logprobs: bool) -> Generation:
+        """Return the reply; EmptyReply if it has no text."""
         if not self.pieces.text:
-            raise EmptyReply(f"{whose} ended its reply before it said anything. Ask otherwise.")
+            raise EmptyReply(f"{model_name} ended its reply before it said anything. Ask otherwise.")
         tokens = tuple(
-            Token(*one) for one in zip(self.pieces.texts, self.chances, strict=False)
+            Token(*piece) for piece in zip(self.pieces.texts, self.token_logprobs, strict=False)
         )  # a cut text has fewer
         return Generation(self.pieces.text, self.finish_reason, tokens if logprobs else ())
 
 
-def reply_of(
+def collect_reply(
     tokens: Iterator[tuple[int, float]],
     is_end: Callable[[int], bool],
     pieces: ReplyPieces,
     on_text: Callable[[str], None] | None,
 ) -> LocalReply:
-    """Tokens with their log-probabilities, until one ends the reply or the text that ends it is there."""
-    chances, finish_reason = list[float](), "length"
+    """Collect tokens with their log-probabilities, until one ends the reply or completes a stop text."""
+    logprobs, finish_reason = list[float](), "length"
     for token, logprob in tokens:
         if is_end(token):
             finish_reason = "stop"
             break
-        chances.append(logprob)
-        _tell(on_text, pieces.take(token))
+        logprobs.append(logprob)
+        _send_piece(on_text, pieces.take(token))
         if pieces.is_stopped:
             finish_reason = "stop"
             break
-    _tell(on_text, pieces.rest())
-    return LocalReply(pieces, tuple(chances), finish_reason)
+    _send_piece(on_text, pieces.rest())
+    return LocalReply(pieces, tuple(logprobs), finish_reason)
 
 
 @dataclass(frozen=True)
 class LocalModel(Local):
-    """The address of a language model; its settings are those of every `Local`.
+    """Address of a language model; its settings are those of every `Local`.
 
     What is most probable is taken at temperature 0; above, tokens are drawn by a generator that begins with
     `prompt.sample`, so that a sample is the same each time. Log-probabilities are those of the model, at temperature 1.
@@ -197,125 +203,135 @@ class LocalModel(Local):
         logprobs: bool = False,
         on_text: Callable[[str], None] | None = None,
     ) -> Generation:
-        """The reply to a prompt."""
-        opened, ids = self.opened(), self._ids(prompt)
-        most = min(max_tokens, self.window - len(ids))
-        with reserve(Usage(calls=1, input_tokens=len(ids), output_tokens=most)) as held:
-            drawn = self._tokens(opened, ids, prompt.sample, temperature, most)
-            reply = reply_of(drawn, self._ends(opened).__contains__, ReplyPieces(opened.tokenizer, stop), on_text)
-            held.settle(Usage(calls=1, input_tokens=len(ids), output_tokens=reply.made))
+        """Return the reply to a prompt."""
+        session, ids = self.open_session(), self._ids(prompt)
+        limit = min(max_tokens, self.window - len(ids))
+        with reserve(Usage(calls=1, input_tokens=len(ids), output_tokens=limit)) as reservation:
+            sampled = self._tokens(session, ids, prompt.sample, temperature, limit)
+            reply = collect_reply(
+                sampled, self._end_tokens(session).__contains__, ReplyPieces(session.tokenizer, stop), on_text
+            )
+            reservation.settle(Usage(calls=1, input_tokens=len(ids), output_tokens=reply.token_count))
         return reply.generation(self.name, logprobs)
 
     def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
-        """The tokens of `text`, each with its log-probability after the prompt and those before it; Σ is log P(text).
+        """Return the tokens of `text`, each with its log-probability after the prompt and the tokens before it; Σ is
+        log P(text).
 
         The text is cut into tokens by itself, so that none begins in the prompt. It may hold special tokens.
         """
-        opened = self.opened()
-        read = opened.read(text, marks=True, add_special_tokens=False, return_offsets_mapping=True)
-        ids, ends = read["input_ids"], [end for _, end in read["offset_mapping"]]
+        session = self.open_session()
+        encoding = session.read(text, marks=True, add_special_tokens=False, return_offsets_mapping=True)
+        ids, ends = encoding["input_ids"], [end for _, end in encoding["offset_mapping"]]
         if not ids:
             return ()
-        before = self._ids(prompt, room=len(ids))
-        with self._asked(len(before) + len(ids)):
-            chances = Stepping(opened, before).along(ids)
-        found = [float(chances[at, id]) for at, id in enumerate(ids)]
+        prompt_ids = self._ids(prompt, room=len(ids))
+        with self._reserve(len(prompt_ids) + len(ids)):
+            logprobs = TokenStepper(session, prompt_ids).score_tokens(ids)
+        token_logprobs = [float(logprobs[index, id]) for index, id in enumerate(ids)]
         return tuple(
-            Token(text[start:end], chance) for start, end, chance in zip([0, *ends[:-1]], ends, found, strict=True)
+            Token(text[start:end], chance)
+            for start, end, chance in zip([0, *ends[:-1]], ends, token_logprobs, strict=True)
         )
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
-        """The most probable next tokens, best first."""
-        chances = self._next(prompt)
-        best = chances.topk(min(top, len(chances)))
-        texts = [self.opened().tokenizer.decode([id]) for id in best.indices.tolist()]
+        """Return the most probable next tokens, best first."""
+        logprobs = self._next_logprobs(prompt)
+        best = logprobs.topk(min(top, len(logprobs)))
+        texts = [self.open_session().tokenizer.decode([id]) for id in best.indices.tolist()]
         return tuple(map(Token, texts, best.values.tolist()))
 
     def distribution(self, prompt: Prompt) -> "Numbers":
-        """The natural log-probability of every token as the next one: float64, shape (vocabulary,)."""
-        found: Numbers = self._next(prompt).cpu().numpy()
-        return found
+        """Return the natural log-probability of every token as the next one: float64, shape (vocabulary,)."""
+        logprobs: Numbers = self._next_logprobs(prompt).cpu().numpy()
+        return logprobs
 
     def hidden_states(self, texts: Sequence[str], *, layer: int = -1) -> list["Vectors"]:
-        """What a layer gives for each token of each text, read without a template: float32, shape (tokens, width)."""
-        opened, found = self.opened(), []
+        """Return the outputs of a layer for each token of each text, read without a template: float32, shape (tokens,
+        width)."""
+        session, vectors = self.open_session(), []
         for text in texts:
             check_cancelled()
-            ids = opened.ids(text, self.window)
-            with self._asked(len(ids)):
-                states = self._states(opened, ids)
+            ids = session.ids(text, self.window)
+            with self._reserve(len(ids)):
+                states = self._layer_states(session, ids)
             if not -len(states) <= layer < len(states):
                 raise ModelRejected(f"{self.name} has no layer {layer}. Write one from 0 to {len(states) - 1}, or -1.")
-            found.append(states[layer][0].float().cpu().numpy())
-        return found
+            vectors.append(states[layer][0].float().cpu().numpy())
+        return vectors
 
-    def _states(self, opened: ModelSession, ids: list[int]) -> Any:
-        return opened.run(input_ids=[ids], output_hidden_states=True).hidden_states
+    def _layer_states(self, session: ModelSession, ids: list[int]) -> Any:
+        return session.run(input_ids=[ids], output_hidden_states=True).hidden_states
 
-    def _next(self, prompt: Prompt) -> Any:
+    def _next_logprobs(self, prompt: Prompt) -> Any:
         ids = self._ids(prompt, room=1)
-        with self._asked(len(ids)):
-            return Stepping(self.opened(), ids).after()
+        with self._reserve(len(ids)):
+            return TokenStepper(self.open_session(), ids).predict()
 
-    def _asked(self, tokens: int) -> Any:
-        """A call that reads `tokens` tokens and generates none."""
+    def _reserve(self, tokens: int) -> Any:
+        """Reserve a call that reads `tokens` tokens and generates none."""
         return reserve(Usage(calls=1, input_tokens=tokens))
 
     def _tokens(
-        self, opened: ModelSession, ids: list[int], seed: int, temperature: float, most: int
+        self, session: ModelSession, ids: list[int], seed: int, temperature: float, limit: int
     ) -> Iterator[tuple[int, float]]:
-        """Tokens one after the other, each with its log-probability."""
-        drawing = torch().Generator().manual_seed(seed)
-        stepping, token = Stepping(opened, ids), None
-        for _ in range(most):
+        """Yield tokens one after the other, each with its log-probability."""
+        generator = torch().Generator().manual_seed(seed)
+        stepper, token = TokenStepper(session, ids), None
+        for _ in range(limit):
             check_cancelled()
-            chances = stepping.after(token)
+            logprobs = stepper.predict(token)
             if temperature > 0:
-                drawn = torch().multinomial((chances / temperature).softmax(dim=-1).cpu(), 1, generator=drawing)
-                token = int(drawn)
+                # The generator lives on the CPU, so the probabilities have to be there too.
+                sample = torch().multinomial((logprobs / temperature).softmax(dim=-1).cpu(), 1, generator=generator)
+                token = int(sample)
             else:
-                token = int(chances.argmax())
-            yield token, min(0.0, float(chances[token]))
+                token = int(logprobs.argmax())
+            # Rounding may give a log-probability just above 0.
+            yield token, min(0.0, float(logprobs[token]))
 
-    def _ends(self, opened: ModelSession) -> set[int]:
-        """Tokens that end a reply."""
-        said = opened.model.generation_config.eos_token_id
-        every = [*(said if isinstance(said, list) else [said]), opened.tokenizer.eos_token_id]
-        return {id for id in every if id is not None}
+    def _end_tokens(self, session: ModelSession) -> set[int]:
+        """Return the tokens that end a reply."""
+        stated = session.model.generation_config.eos_token_id
+        candidates = [*(stated if isinstance(stated, list) else [stated]), session.tokenizer.eos_token_id]
+        return {id for id in candidates if id is not None}
 
     def _ids(self, prompt: Prompt, room: int = 1) -> list[int]:
-        """The tokens of a prompt; refused where they leave less room than is wanted."""
-        opened = self.opened()
-        if self.templated and opened.tokenizer.chat_template:
-            found = self._in_template(opened, prompt)
+        """Return the tokens of a prompt; ModelRejected if they leave fewer than `room` for the reply."""
+        session = self.open_session()
+        if self.templated and session.tokenizer.chat_template:
+            ids = self._render_ids(session, prompt)
         else:
-            found = opened.ids(written(prompt), None)
-        if len(found) + room > self.window:
+            ids = session.ids(join_messages(prompt), None)
+        if len(ids) + room > self.window:
             raise ModelRejected(
-                f"The prompt has {len(found)} tokens, and the reply needs {room} more; {self.name} has a window of "
+                f"The prompt has {len(ids)} tokens, and the reply needs {room} more; {self.name} has a window of "
                 f"{self.window}. Write a shorter prompt, or the window that the model was made for."
             )
-        return found
+        return ids
 
-    def _in_template(self, opened: ModelSession, prompt: Prompt) -> list[int]:
-        said = [{"role": one.role, "content": opened.unmarked(one.content)} for one in prompt.messages]
+    def _render_ids(self, session: ModelSession, prompt: Prompt) -> list[int]:
+        messages = [
+            {"role": message.role, "content": session.escape_special_tokens(message.content)}
+            for message in prompt.messages
+        ]
         try:
-            goes_on = prompt.messages[-1].role == "assistant"  # what the reply has begun with
-            text = opened.tokenizer.apply_chat_template(
-                said, tokenize=False, add_generation_prompt=not goes_on, continue_final_message=goes_on
+            is_continued = prompt.messages[-1].role == "assistant"  # what the reply has begun with
+            text = session.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=not is_continued, continue_final_message=is_continued
             )
         except Exception as error:  # the template may refuse roles and orders in its own words
             raise ModelRejected(
                 f"The chat template of {self.name} refuses the messages: {error}. Write other roles, or "
                 "templated=False."
             ) from error
-        found: list[int] = opened.read(text, marks=True, add_special_tokens=False)["input_ids"]
-        return found
+        ids: list[int] = session.read(text, marks=True, add_special_tokens=False)["input_ids"]
+        return ids
 
 
 @dataclass(frozen=True)
 class LocalSeq2Seq(LocalModel):
-    """The address of a language model that reads the prompt with an encoder, as T5; all else is as of `LocalModel`.
+    """Address of a language model that reads the prompt with an encoder, as T5; all else is as in `LocalModel`.
 
     >>> LocalSeq2Seq("models/monot5").head
     'AutoModelForSeq2SeqLM'
@@ -325,10 +341,10 @@ class LocalSeq2Seq(LocalModel):
 
     head: ClassVar[str] = "AutoModelForSeq2SeqLM"
 
-    def _states(self, opened: ModelSession, ids: list[int]) -> Any:
-        return opened.run(input_ids=[ids], decoder_input_ids=[[0]], output_hidden_states=True).encoder_hidden_states
+    def _layer_states(self, session: ModelSession, ids: list[int]) -> Any:
+        return session.run(input_ids=[ids], decoder_input_ids=[[0]], output_hidden_states=True).encoder_hidden_states
 
 
-def _tell(on_text: Callable[[str], None] | None, piece: str) -> None:
+def _send_piece(on_text: Callable[[str], None] | None, piece: str) -> None:
     if on_text is not None and piece:
         on_text(piece)

@@ -12,7 +12,7 @@ from spolia.models.protocols import Scorer
 def scorer_of(place: str, model: str, revision: str) -> Scorer:
     """Return a reranker in ONNX if the folder has one, else ColBERT, a language model or a cross-encoder for torch."""
     in_onnx = OnnxCrossEncoder(place)
-    if in_onnx.is_there() and not is_colbert(Path(place).expanduser()):
+    if in_onnx.exists() and not is_colbert(Path(place).expanduser()):
         return in_onnx
     if is_colbert(folder_of(model, revision)):
         return LocalColBERT(model, revision)

@@ -25,7 +25,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 @dataclass(frozen=True)
 class OnnxCrossEncoder(Value):
-    """The address of a cross-encoder in the ONNX format (a `Scorer`); opened on first use, once per process.
+    """Address of a cross-encoder in the ONNX format (a `Scorer`); opened on first use, once per process.
 
     Each text is run alone, so that a score does not depend on the texts beside it, to the last bit.
 
@@ -63,26 +63,28 @@ class OnnxCrossEncoder(Value):
 
     @property
     def name(self) -> str:
-        known = self.fingerprint()
-        own = Path(self.model).name
-        return f"{own}@{blake2b(known.encode(), digest_size=4).hexdigest()}" if known else own
+        fingerprint = self.fingerprint()
+        folder_name = Path(self.model).name
+        return (
+            f"{folder_name}@{blake2b(fingerprint.encode(), digest_size=4).hexdigest()}" if fingerprint else folder_name
+        )
 
-    def is_there(self) -> bool:
-        """Whether the folder has such files; they are not opened."""
+    def exists(self) -> bool:
+        """Return whether the folder has such files; they are not opened."""
         try:
             return bool(self._files())
         except WeightsError:
             return False
 
     def fingerprint(self) -> str | None:
-        """Of its files and settings; None where there are no files."""
-        if not self.is_there():
+        """Return the identity of its files and settings; None if there are no files."""
+        if not self.exists():
             return None
         graph, tokenizer = self._files()
         return f"{hash_of(graph)}|{hash_of(tokenizer)}|{self.window}|{self.label}"
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        """One score for each text, in their order; higher is better.
+        """Return one score for each text, in their order; higher is better.
 
         Raises:
             ModelError: the model lacks this label.
@@ -91,30 +93,32 @@ class OnnxCrossEncoder(Value):
         if not len(texts):
             return ()
         reach(self)
-        opened, found = self._opened(), []
+        loaded, scores = self._get_loaded(), []
         for text in texts:
             check_cancelled()
-            found.append(self._score(opened, *(one.encode("utf-8", "replace").decode() for one in (query, text))))
+            scores.append(self._score(loaded, *(part.encode("utf-8", "replace").decode() for part in (query, text))))
             charge(Usage(embedded=1))
-        if not all(map(isfinite, found)):
+        if not all(map(isfinite, scores)):
             raise ModelRejected(f"{self.name} gave a score that is not a finite number. Check the weights.")
-        return tuple(found)
+        return tuple(scores)
 
-    def _score(self, opened: _Opened, query: str, text: str) -> float:
-        read = opened.tokenizer.encode(query, text)
-        rows = dict(zip(INPUTS, (read.ids, read.attention_mask, read.type_ids), strict=True))
-        given = {name: np.array([rows[name]], np.int64) for name in opened.inputs}
-        logits = np.asarray(opened.session.run(None, given)[0], np.float64).reshape(-1)
+    def _score(self, loaded: _LoadedModel, query: str, text: str) -> float:
+        encoding = loaded.tokenizer.encode(query, text)
+        rows = dict(zip(INPUTS, (encoding.ids, encoding.attention_mask, encoding.type_ids), strict=True))
+        inputs = {name: np.array([rows[name]], np.int64) for name in loaded.inputs}
+        logits = np.asarray(loaded.session.run(None, inputs)[0], np.float64).reshape(-1)
         if not -len(logits) <= self.label < len(logits):
             raise ModelError(f"{self.name} has {len(logits)} classes, not {self.label}. Write a smaller label.")
         if len(logits) == 1:
             return float(logits[0])
-        most = logits.max()
-        return float(logits[self.label] - most - np.log(np.exp(logits - most).sum()))
+        highest = logits.max()
+        return float(logits[self.label] - highest - np.log(np.exp(logits - highest).sum()))
 
     def _files(self) -> tuple[Path, Path]:
         folder = Path(self.model).expanduser()
-        graph = next((folder / one for one in ([self.file] if self.file else GRAPHS) if (folder / one).is_file()), None)
+        graph = next(
+            (folder / name for name in ([self.file] if self.file else GRAPHS) if (folder / name).is_file()), None
+        )
         if graph is None or not (folder / TOKENIZER).is_file():
             raise WeightsError(
                 f"{self.model!r} is not a folder with {TOKENIZER} and {self.file or ' or '.join(GRAPHS)}. Write the "
@@ -122,34 +126,35 @@ class OnnxCrossEncoder(Value):
             )
         return graph, folder / TOKENIZER
 
-    def _opened(self) -> _Opened:
+    def _get_loaded(self) -> _LoadedModel:
         graph, tokenizer = self._files()
         key = (graph, tokenizer, self.window, self.threads)
-        return _sessions.get(key, lambda: _Opened.of(*key))
+        return _sessions.get(key, lambda: _LoadedModel.load(*key))
 
 
-class _Opened(NamedTuple):
-    """A session, what it is given, and the tokenizer."""
+class _LoadedModel(NamedTuple):
+    """Session, the names of its inputs, and the tokenizer."""
 
     session: Any
     inputs: tuple[str, ...]
     tokenizer: Any
 
     @classmethod
-    def of(cls, graph: Path, words: Path, window: int, threads: int) -> _Opened:
+    def load(cls, graph: Path, vocabulary: Path, window: int, threads: int) -> _LoadedModel:
         require(onnxruntime, "Reranking by an ONNX model")
         require(tokenizers, "Reranking by an ONNX model")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        # Idle threads that spin burn CPU.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-            tokenizer = tokenizers.Tokenizer.from_file(str(words))
+            tokenizer = tokenizers.Tokenizer.from_file(str(vocabulary))
         except Exception as error:  # both raise their own kinds
             raise WeightsError(
-                f"{graph} or {words} cannot be opened: {str(error).strip().splitlines()[0]:.300}"
+                f"{graph} or {vocabulary} cannot be opened: {str(error).strip().splitlines()[0]:.300}"
             ) from error
-        inputs = tuple(one.name for one in session.get_inputs())
+        inputs = tuple(entry.name for entry in session.get_inputs())
         if unknown := [name for name in inputs if name not in INPUTS]:
             raise WeightsError(f"{graph} wants {unknown[0]!r}, and a cross-encoder is given {', '.join(INPUTS)}.")
         tokenizer.no_padding()
@@ -158,4 +163,4 @@ class _Opened(NamedTuple):
         return cls(session, inputs, tokenizer)
 
 
-_sessions = OpenSessions[_Opened]()
+_sessions = OpenSessions[_LoadedModel]()

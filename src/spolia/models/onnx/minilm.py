@@ -17,7 +17,7 @@ from spolia.types import Usage, Value
 
 
 def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Rows in batches of one length, longest first; a batch holds at most `batch_tokens`, or one row.
+    """Yield rows in batches of one length, longest first; a batch holds at most `batch_tokens`, or one row.
 
     What a model computes for a row then has the same shape, whatever the other rows are: padding changes the order in
     which numbers are added, and so their last bits.
@@ -49,7 +49,7 @@ SORTED_TEXTS = 4096
 
 @dataclass(frozen=True)
 class MiniLM(Value):
-    """The address of the embedder; opened on first use, once per process, and used by any number of threads.
+    """Address of the embedder; opened on first use, once per process, and used by any number of threads.
 
     Args:
         weights: folder with `model.safetensors` and `tokenizer.json`; empty to look them up
@@ -84,65 +84,65 @@ class MiniLM(Value):
     window: ClassVar[int] = 256
     waits: ClassVar[bool] = False
     scoped: ClassVar[bool] = False
-    apart: ClassVar[bool] = True
+    isolated: ClassVar[bool] = True
     """Worker processes of `sync` may compute it, each with weights of its own."""
 
     def fingerprint(self) -> str:
         return self.name
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> "Vectors":
-        """One vector of length 1 for each text: float32, shape (texts, 384).
+        """Embed each text as a vector of length 1: float32, shape (texts, 384).
 
         Queries and passages are read alike: this model has no prefixes. Of a text beyond the window its first 254
         tokens are read. An empty text has a vector too (that of the model's special tokens), and so has one of unknown
         characters only (about the same for every such text: ask `covers` before trusting it).
         """
-        found = np.empty((len(texts), self.dimension), np.float32)
+        vectors = np.empty((len(texts), self.dimension), np.float32)
         if not len(texts):
-            return found
+            return vectors
         reach(self)
-        session, _ = self._opened()
+        session, _ = self._get_session()
         for first in range(0, len(texts), SORTED_TEXTS):
             rows = [self.tokenizer.ids(text, self.window) for text in texts[first : first + SORTED_TEXTS]]
             for batch in batches([len(row) for row in rows], self.batch_tokens):
                 check_cancelled()
                 ids = np.array([rows[number] for number in batch], np.int64)
-                given = {"input_ids": ids, "attention_mask": np.ones(ids.shape, np.int32)}
-                found[[first + number for number in batch]] = session.run(["embedding"], given)[0]
+                inputs = {"input_ids": ids, "attention_mask": np.ones(ids.shape, np.int32)}
+                vectors[[first + number for number in batch]] = session.run(["embedding"], inputs)[0]
                 charge(Usage(embedded=len(batch)))
-        return found
+        return vectors
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """Length of each text in tokens, special ones included; above `window`, its end is not read."""
+        """Return the length of each text in tokens, special ones included; above `window`, its end is not read."""
         return [count + SPECIALS for count in self.tokenizer.count(texts)]
 
     def covers(self, text: str) -> float:
-        """Share of the characters that are in the vocabulary."""
+        """Return the share of the characters that are in the vocabulary."""
         return self.tokenizer.covers(text)
 
     @property
     def tokenizer(self) -> WordPiece:
         return WordPiece(self.weights)
 
-    def _opened(self) -> tuple[Any, list[Any]]:
+    def _get_session(self) -> tuple[Any, list[Any]]:
         def make() -> tuple[Any, list[Any]]:
-            return opened(safetensors.read(weights.find(self.weights).tensors), self.threads)
+            return open_session(safetensors.read(weights.find(self.weights).tensors), self.threads)
 
         return _sessions.get((self.weights, self.threads), make)
 
 
-def opened(tensors: "Mapping[str, npt.NDArray[np.float32]]", threads: int) -> tuple[Any, list[Any]]:
-    """A session, and the mapped weights that it reads in place: it does not own them, so they live as long as it."""
+def open_session(tensors: "Mapping[str, npt.NDArray[np.float32]]", threads: int) -> tuple[Any, list[Any]]:
+    """Open a session, and the mapped weights that it reads in place: it does not own them, so they live as long as it."""
     require(onnxruntime, "Embedding texts")
-    held = {name: array for name, array in tensors.items() if not name.startswith("pooler.")}
-    given = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in held.values()]
+    parameters = {name: array for name, array in tensors.items() if not name.startswith("pooler.")}
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in parameters.values()]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # it remembers a plan per shape, and every batch has another
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads burn no CPU
-    options.add_external_initializers(list(held), given)
-    return onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"]), given
+    options.add_external_initializers(list(parameters), values)
+    return onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"]), values
 
 
 _sessions = OpenSessions[tuple[Any, list[Any]]]()

@@ -18,11 +18,12 @@ MAX_HEADER_BYTES = 100 * 2**20
 
 
 def read(path: Path) -> dict[str, npt.NDArray[np.float32]]:
-    """The float32 tensors by name, memory-mapped (read when used, shared by processes); WeightsError if malformed."""
+    """Map the float32 tensors by name into memory (read when used, shared by processes); WeightsError if malformed."""
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
+        # A damaged length would make the reader allocate any amount of memory.
         if length > min(size - 8, MAX_HEADER_BYTES):
             raise WeightsError(
                 f"{path} is not a safetensors file: its header would be {length} of {size} bytes. Fetch it again."
@@ -57,11 +58,11 @@ def _tensor(
 
 def write(path: Path, tensors: Mapping[str, npt.NDArray[np.float32]]) -> None:
     """Write float32 tensors, in the order of their names: equal tensors give equal bytes."""
-    header, at = {}, 0
+    header, offset = {}, 0
     arrays = {name: np.ascontiguousarray(tensors[name], np.float32) for name in sorted(tensors)}
     for name, array in arrays.items():
-        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
-        at += array.nbytes
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # numbers begin at a multiple of 8
     with path.open("wb") as file:

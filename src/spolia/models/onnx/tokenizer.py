@@ -21,28 +21,28 @@ UNKNOWN = 100
 SPECIALS = 2
 """Tokens that the model puts around every text: one before, one after."""
 
-_opened: dict[Path, Tokenizer] = {}
-_opening = threading.Lock()
+_tokenizers: dict[Path, Tokenizer] = {}
+_open_lock = threading.Lock()
 
 
 class Tokens(NamedTuple):
-    """A text as tokens: their numbers, and the characters `text[start:end]` that each stands for."""
+    """Text as tokens: their numbers, and the characters `text[start:end]` that each stands for."""
 
     ids: list[int]
     ends: list[tuple[int, int]]
 
 
 class TokenPiece(NamedTuple):
-    """A token: the characters `text[start:end]` that it stands for, and whether it is in the vocabulary."""
+    """Token: the characters `text[start:end]` that it stands for, and whether it is in the vocabulary."""
 
     start: int
     end: int
-    known: bool
+    is_known: bool
 
 
 @dataclass(frozen=True)
 class WordPiece(Value):
-    """Counts and places tokens as the embedder reads them.
+    """Tokenizer that counts and places tokens as the embedder reads them.
 
     Args:
         weights: folder with `tokenizer.json`; empty to look it up (`spolia.models.onnx.weights.find`).
@@ -51,7 +51,7 @@ class WordPiece(Value):
         WeightsError: on first use, when there are no weights.
         MissingExtra: on first use, when the package tokenizers is not installed.
 
-    >>> WordPiece().count(["Who employed Carsten Olsen?"])  # doctest: +SKIP
+    >>> WordPiece().add_rows(["Who employed Carsten Olsen?"])  # doctest: +SKIP
     [7]
     """
 
@@ -64,54 +64,55 @@ class WordPiece(Value):
         return f"{weights.MODEL}:{weights.VOCABULARY_SHA256[:8]}"
 
     def ids(self, text: str, window: int | None = None) -> list[int]:
-        """Numbers of the tokens, special ones included; of the first `window` where that is given."""
-        found: list[int] = self._encoded(text, specials=True).ids
-        return found if window is None or len(found) <= window else [*found[: window - 1], found[-1]]
+        """Return the numbers of the tokens, special ones included; of the first `window` if that is given."""
+        ids: list[int] = self._encode(text, specials=True).ids
+        return ids if window is None or len(ids) <= window else [*ids[: window - 1], ids[-1]]
 
     def count(self, texts: Iterable[str]) -> list[int]:
-        """Length of each text in tokens, without special ones."""
-        return [len(self._encoded(text)) for text in texts]
+        """Return the length of each text in tokens, without special ones."""
+        return [len(self._encode(text)) for text in texts]
 
     def pieces(self, text: str) -> list[TokenPiece]:
-        """The tokens of a text and where they stand; characters between them (blanks, controls) belong to none."""
-        encoded = self._encoded(text)
+        """Return the tokens of a text and their places; characters between them (blanks, controls) belong to none."""
+        encoded = self._encode(text)
         return [TokenPiece(*ends, token != UNKNOWN) for ends, token in zip(encoded.offsets, encoded.ids, strict=True)]
 
     def covers(self, text: str) -> float:
-        """Share of the characters, blanks included, that are not mapped to unknown; 1 for an empty text."""
-        unknown = sum(piece.end - piece.start for piece in self.pieces(text) if not piece.known)
+        """Return the share of the characters, blanks included, that are not mapped to unknown; 1 for an empty text."""
+        unknown = sum(piece.end - piece.start for piece in self.pieces(text) if not piece.is_known)
         return 1 - unknown / len(text) if text else 1.0
 
     def read(self, text: str) -> Tokens:
-        """The tokens of a text, special ones excluded."""
-        encoded = self._encoded(text)
+        """Return the tokens of a text, special ones excluded."""
+        encoded = self._encode(text)
         return Tokens(encoded.ids, encoded.offsets)
 
-    def _encoded(self, text: str, specials: bool = False) -> Encoding:
-        tokenizer = _tokenizer(self.weights)
+    def _encode(self, text: str, specials: bool = False) -> Encoding:
+        tokenizer = _get_tokenizer(self.weights)
         try:
             return tokenizer.encode(text, add_special_tokens=specials)
         except TypeError:  # half of a surrogate pair, which is no Unicode text; `?` in its place keeps the offsets
             return tokenizer.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=specials)
 
 
-def _tokenizer(given: str) -> Tokenizer:
-    path = _paths.get(given)
-    found = _opened.get(path) if path else None
-    if found is not None:
-        return found
-    with _opening:
-        path = weights.find(given).tokenizer
-        if path not in _opened:
-            _opened[path] = _loaded(path)
-        _paths[given] = path
-        return _opened[path]
+def _get_tokenizer(folder: str) -> Tokenizer:
+    # The lock and the search for the weights are only needed the first time.
+    path = _paths.get(folder)
+    tokenizer = _tokenizers.get(path) if path else None
+    if tokenizer is not None:
+        return tokenizer
+    with _open_lock:
+        path = weights.find(folder).tokenizer
+        if path not in _tokenizers:
+            _tokenizers[path] = _load(path)
+        _paths[folder] = path
+        return _tokenizers[path]
 
 
 _paths: dict[str, Path] = {}
 
 
-def _loaded(path: Path) -> tokenizers.Tokenizer:
+def _load(path: Path) -> tokenizers.Tokenizer:
     require(tokenizers, "Counting tokens as the embedder does")
     tokenizer = tokenizers.Tokenizer.from_file(os.fspath(path))
     tokenizer.no_truncation()  # copies of one model differ here

@@ -11,7 +11,7 @@ from spolia.core.run_context import charge, check_cancelled, reach
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, WeightsError
 from spolia.models.onnx import safetensors, weights
-from spolia.models.onnx.minilm import MiniLM, batches, opened
+from spolia.models.onnx.minilm import MiniLM, batches, open_session
 from spolia.models.onnx.tokenizer import Tokens, WordPiece
 from spolia.models.open_sessions import OpenSessions
 from spolia.models.protocols import FoundSpan, Kind
@@ -34,7 +34,7 @@ QUESTION_TOKENS, POSITIONS = 64, 512
 
 
 class Window(NamedTuple):
-    """What the model reads: [CLS] question [SEP] piece of the text [SEP].
+    """Input of the model: [CLS] question [SEP] piece of the text [SEP].
 
     Fields:
         ids: numbers of the tokens.
@@ -48,32 +48,32 @@ class Window(NamedTuple):
 
 
 def windows(question: Sequence[int], text: Sequence[int], size: int, overlap: int) -> Iterator[Window]:
-    """The windows over a text of which each token is in at least one, and neighbours share `overlap` tokens.
+    """Yield the windows over a text: each token is in at least one, and neighbours share `overlap` tokens.
 
     >>> [window.ids for window in windows([7], [1, 2, 3, 4], 6, 1)]
     [[101, 7, 102, 1, 2, 102], [101, 7, 102, 2, 3, 102], [101, 7, 102, 3, 4, 102]]
     """
-    asked = [CLS, *question[:QUESTION_TOKENS], SEP]
-    room = max(1, size - len(asked) - 1)
+    beginning = [CLS, *question[:QUESTION_TOKENS], SEP]
+    room = max(1, size - len(beginning) - 1)
     for start in range(0, max(1, len(text) - min(overlap, room - 1)), max(1, room - overlap)):
-        yield Window([*asked, *text[start : start + room], SEP], len(asked), start)
+        yield Window([*beginning, *text[start : start + room], SEP], len(beginning), start)
 
 
 def best_span(logits: Floats, first: int, longest: int) -> tuple[float, int, int] | None:
-    """Score, first and last token of the likeliest span of a window; None without a token to read.
+    """Return score, first and last token of the likeliest span of a window; None without a token to read.
 
     score(i, j) = start_i + end_j - start_0 - end_0 for i <= j < i + longest. Token 0, [CLS], stands for "no answer".
     """
     starts, ends = logits[first:-1, 0], logits[first:-1, 1]
-    found = [
-        (float(both.max()), int(both.argmax()), length)
+    candidates = [
+        (float(sums.max()), int(sums.argmax()), length)
         for length in range(min(longest, len(starts)))
-        for both in [starts[: len(starts) - length] + ends[length:]]
+        for sums in [starts[: len(starts) - length] + ends[length:]]
     ]
-    if not found:
+    if not candidates:
         return None
-    score, at, length = max(found, key=lambda one: one[0])
-    return score - float(logits[0].sum()), first + at, first + at + length
+    score, index, length = max(candidates, key=lambda candidate: candidate[0])
+    return score - float(logits[0].sum()), first + index, first + index + length
 
 
 def find_spans(
@@ -84,14 +84,16 @@ def find_spans(
     overlap: int,
     longest: int,
 ) -> list[FoundSpan | None]:
-    """The best span of each text. `logits` gives those of windows, each (tokens, 2)."""
-    read = [
+    """Find the best span of each text. `logits` gives those of windows, each (tokens, 2)."""
+    row_windows = [
         (row, window) for row, text in enumerate(texts) for window in windows(question.ids, text.ids, size, overlap)
     ]
     best: list[FoundSpan | None] = [None] * len(texts)
-    for (row, window), scored in zip(read, logits([window.ids for _, window in read]), strict=True):
-        span, known = best_span(scored, window.first, longest), best[row]
-        if span is None or (known is not None and known.score >= span[0]):
+    for (row, window), window_logits in zip(
+        row_windows, logits([window.ids for _, window in row_windows]), strict=True
+    ):
+        span, previous = best_span(window_logits, window.first, longest), best[row]
+        if span is None or (previous is not None and previous.score >= span[0]):
             continue
         ends, shift = texts[row].ends, window.start - window.first
         best[row] = FoundSpan(span[0], ends[span[1] + shift][0], ends[span[2] + shift][1])
@@ -100,7 +102,7 @@ def find_spans(
 
 @dataclass(frozen=True)
 class MiniLMSpans(Value):
-    """The address of a trained reader of spans (`spolia train reader`); opened on first use, once per process.
+    """Address of a trained reader of spans (`spolia train reader`); opened on first use, once per process.
 
     It runs on onnxruntime, without torch: the encoder is the graph of `MiniLM` with the weights that were trained in
     place of its own, the head one more linear layer. The result for a text does not depend on the texts beside it.
@@ -151,30 +153,30 @@ class MiniLMSpans(Value):
         return f"spans@{(self.weights.fingerprint() or 'none')[:8]}"
 
     def fingerprint(self) -> str | None:
-        """Of its weights and settings; None where there are no weights."""
-        known = self.weights.fingerprint()
-        return known and f"{known}|{self.window}|{self.overlap}|{self.longest}"
+        """Return the identity of its weights and settings; None if there are no weights."""
+        weights_hash = self.weights.fingerprint()
+        return weights_hash and f"{weights_hash}|{self.window}|{self.overlap}|{self.longest}"
 
     def spans(self, question: str, texts: Sequence[str]) -> list[FoundSpan | None]:
-        """The best span of each text, in their order; None for a text without a token."""
+        """Find the best span of each text, in their order; None for a text without a token."""
         if not len(texts):
             return []
         reach(self)
-        opened, words = self._opened(), WordPiece(self.base)
+        loaded, tokenizer = self._get_loaded(), WordPiece(self.base)
 
         def logits(rows: list[list[int]]) -> list[Floats]:
-            return opened.logits(rows, self.batch_tokens)
+            return loaded.logits(rows, self.batch_tokens)
 
-        read = [words.read(text) for text in (question, *texts)]
-        return find_spans(read[0], read[1:], logits, self.window, self.overlap, self.longest)
+        tokens = [tokenizer.read(text) for text in (question, *texts)]
+        return find_spans(tokens[0], tokens[1:], logits, self.window, self.overlap, self.longest)
 
-    def _opened(self) -> _Opened:
-        return opened_with(self.weights, PART, self.base, self.threads, HEAD, 2)
+    def _get_loaded(self) -> _LoadedModel:
+        return load_tuned(self.weights, PART, self.base, self.threads, HEAD, 2)
 
 
 @dataclass(frozen=True)
 class MiniLMScorer(Value):
-    """The address of MiniLM with a score of a question and a text, trained by `spolia train`; a `Scorer`.
+    """Address of MiniLM with a score of a question and a text, trained by `spolia train`; a `Scorer`.
 
         p = 1 / (1 + exp(-w · x - b)), x the vector of [CLS] in: [CLS] question [SEP] text [SEP]
 
@@ -219,27 +221,28 @@ class MiniLMScorer(Value):
         return f"{self.part}@{(self.weights.fingerprint() or 'none')[:8]}"
 
     def fingerprint(self) -> str | None:
-        """Of its weights and window; None where there are no weights."""
-        known = self.weights.fingerprint()
-        return known and f"{known}|{self.window}"
+        """Return the identity of its weights and window; None if there are no weights."""
+        weights_hash = self.weights.fingerprint()
+        return weights_hash and f"{weights_hash}|{self.window}"
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
-        """For each text the probability that it answers the question, or that the chain suffices."""
+        """Return for each text the probability that it answers the question, or that the chain suffices."""
         if not len(texts):
             return ()
         reach(self)
-        words = WordPiece(self.base)
-        asked = words.read(query).ids
-        rows = [pair(asked, words.read(text).ids, self.window) for text in texts]
-        model = opened_with(self.weights, self.part, self.base, self.threads, HEAD_OF_SCORE, 1)
-        found = model.logits(rows, self.batch_tokens)
-        return tuple(1 / (1 + exp(-min(max(float(each[0, 0]), -500.0), 500.0))) for each in found)
+        tokenizer = WordPiece(self.base)
+        question_ids = tokenizer.read(query).ids
+        rows = [join_pair(question_ids, tokenizer.read(text).ids, self.window) for text in texts]
+        model = load_tuned(self.weights, self.part, self.base, self.threads, HEAD_OF_SCORE, 1)
+        logits = model.logits(rows, self.batch_tokens)
+        # exp overflows beyond about 700.
+        return tuple(1 / (1 + exp(-min(max(float(row_logits[0, 0]), -500.0), 500.0))) for row_logits in logits)
 
 
-def pair(question: Sequence[int], text: Sequence[int], window: int) -> list[int]:
-    """A question and a text as the model reads them: [CLS] question [SEP] text [SEP].
+def join_pair(question: Sequence[int], text: Sequence[int], window: int) -> list[int]:
+    """Return a question and a text as the model reads them: [CLS] question [SEP] text [SEP].
 
-    >>> pair([7], [1, 2, 3, 4], 6)
+    >>> join_pair([7], [1, 2, 3, 4], 6)
     [101, 7, 102, 1, 2, 102]
     """
     return next(windows(question, text, window, 0)).ids
@@ -247,7 +250,7 @@ def pair(question: Sequence[int], text: Sequence[int], window: int) -> list[int]
 
 @dataclass(frozen=True)
 class TunedMiniLM(MiniLM):
-    """The address of MiniLM as an embedder, with the layers that `spolia train` has trained.
+    """Address of MiniLM as an embedder, with the layers that `spolia train` has trained.
 
     With those of `spolia train embedder`, questions alone are read by them: passages have the vectors of `MiniLM`, so a
     store needs no new ones. With those of `spolia train bi-encoder`, passages are too: it has another name, and a store
@@ -279,61 +282,62 @@ class TunedMiniLM(MiniLM):
 
     @property
     def name(self) -> str:
-        """That of `MiniLM`, where passages have its vectors."""
-        known = (self.tuned.fingerprint() or "none")[:8]
-        return super().name if self.part == EMBEDDER else f"{super().name}+{known}"
+        """Return the name of `MiniLM` if passages have its vectors, else one of its own."""
+        weights_hash = (self.tuned.fingerprint() or "none")[:8]
+        return super().name if self.part == EMBEDDER else f"{super().name}+{weights_hash}"
 
     def fingerprint(self) -> str:
         return f"{self.name}|{self.tuned.fingerprint() or 'none'}"
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
-        """One vector of length 1 for each text: float32, shape (texts, 384)."""
+        """Embed each text as a vector of length 1: float32, shape (texts, 384)."""
         if kind == "passage" and self.part == EMBEDDER:
             return MiniLM(self.weights, self.threads, self.batch_tokens).embed(texts, kind=kind)
         return super().embed(texts, kind=kind)
 
-    def _opened(self) -> tuple[Any, list[Any]]:
-        return opened_with(self.tuned, self.part, self.weights, self.threads).session
+    def _get_session(self) -> tuple[Any, list[Any]]:
+        return load_tuned(self.tuned, self.part, self.weights, self.threads).session
 
 
-def opened_with(
+def load_tuned(
     trained: TrainedWeights, part: str, base: str, threads: int, head: str = "", outputs: int = 0
-) -> _Opened:
-    """MiniLM with the trained tensors of a part in place of its own, once per process; the linear layer `head` too."""
-    return _sessions.get((trained, part, base, threads), lambda: _open(trained, part, base, threads, head, outputs))
+) -> _LoadedModel:
+    """Load MiniLM with the trained tensors of a part in place of its own, once per process; the linear layer `head`
+    too."""
+    return _sessions.get((trained, part, base, threads), lambda: _load(trained, part, base, threads, head, outputs))
 
 
-def _open(trained: TrainedWeights, part: str, base: str, threads: int, head: str, outputs: int) -> _Opened:
-    own, known = dict(trained.tensors(part)), safetensors.read(weights.find(base).tensors)
-    own.pop(THRESHOLD, None)
-    layer = [own.pop(f"{head}.{name}", None) for name in ("weight", "bias")]
-    wanted = [(outputs, MiniLM.dimension), (outputs,)] if head else [None, None]
-    if [None if one is None else one.shape for one in layer] != wanted:
+def _load(trained: TrainedWeights, part: str, base: str, threads: int, head: str, outputs: int) -> _LoadedModel:
+    trained_tensors, base_tensors = dict(trained.tensors(part)), safetensors.read(weights.find(base).tensors)
+    trained_tensors.pop(THRESHOLD, None)
+    layer = [trained_tensors.pop(f"{head}.{name}", None) for name in ("weight", "bias")]
+    expected_shapes = [(outputs, MiniLM.dimension), (outputs,)] if head else [None, None]
+    if [None if tensor is None else tensor.shape for tensor in layer] != expected_shapes:
         raise WeightsError(f"{trained.place} has no {head}.weight ({outputs}, 384) and {head}.bias ({outputs}).")
-    for name, tensor in own.items():
-        if name not in known or tensor.shape != known[name].shape or not np.isfinite(tensor).all():
+    for name, tensor in trained_tensors.items():
+        if name not in base_tensors or tensor.shape != base_tensors[name].shape or not np.isfinite(tensor).all():
             raise WeightsError(f"{trained.place}: MiniLM has no finite tensor {name} of this shape. Train it again.")
-    return _Opened(opened({**known, **own}, threads), *layer)
+    return _LoadedModel(open_session({**base_tensors, **trained_tensors}, threads), *layer)
 
 
-class _Opened(NamedTuple):
-    """A session with the weights that it reads, and the head."""
+class _LoadedModel(NamedTuple):
+    """Session with the weights that it reads, and the head."""
 
     session: tuple[Any, list[Any]]
     weight: Any
     bias: Any
 
     def logits(self, rows: list[list[int]], batch_tokens: int) -> list[Floats]:
-        """What the head gives for each token of each row: (tokens, outputs)."""
-        found: dict[int, Floats] = {}
+        """Return the head's outputs for each token of each row: (tokens, outputs)."""
+        logits: dict[int, Floats] = {}
         for batch in batches([len(row) for row in rows], batch_tokens):
             check_cancelled()
             ids = np.array([rows[number] for number in batch], np.int64)
-            given = {"input_ids": ids, "attention_mask": np.ones(ids.shape, np.int32)}
-            vectors = self.session[0].run(["tokens"], given)[0]
-            found.update(zip(batch, (each @ self.weight.T + self.bias for each in vectors), strict=True))
+            inputs = {"input_ids": ids, "attention_mask": np.ones(ids.shape, np.int32)}
+            vectors = self.session[0].run(["tokens"], inputs)[0]
+            logits.update(zip(batch, (vector @ self.weight.T + self.bias for vector in vectors), strict=True))
             charge(Usage(embedded=len(batch)))
-        return [found[number] for number in range(len(rows))]
+        return [logits[number] for number in range(len(rows))]
 
 
-_sessions = OpenSessions[_Opened]()
+_sessions = OpenSessions[_LoadedModel]()

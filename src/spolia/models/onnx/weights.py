@@ -1,4 +1,4 @@
-"""Finds or fetches the weights of all-MiniLM-L6-v2; weights with another hash are an error."""
+"""Search for the weights of all-MiniLM-L6-v2; weights with another hash are an error."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ VARIABLE = "SPOLIA_WEIGHTS"
 
 @dataclass(frozen=True)
 class Weights:
-    """Where verified weights are. `source` says in words where they were found."""
+    """Folder with verified weights. `source` says in words where they were found."""
 
     folder: Path
     source: str
@@ -34,32 +34,32 @@ class Weights:
         return self.folder / TOKENIZER
 
 
-def find(given: str = "", *, hub: bool = True) -> Weights:
-    """The pinned weights.
+def find(path: str = "", *, hub: bool = True) -> Weights:
+    """Find the pinned weights.
 
     Args:
-        given: a folder with `model.safetensors` and `tokenizer.json`; nothing else is looked at then.
+        path: a folder with `model.safetensors` and `tokenizer.json`; nothing else is looked at then.
         hub: whether they may be downloaded.
 
     Raises:
         WeightsError: no weights were found (one line says where it looked), or they are not the pinned ones.
     """
-    if named := given or os.environ.get(VARIABLE, ""):
-        folder, source = Path(named).expanduser(), "The folder given as weights"
-        source = source if given else f"The folder that {VARIABLE} names"
-        if not _complete(folder):
+    if configured := path or os.environ.get(VARIABLE, ""):
+        folder, source = Path(configured).expanduser(), "The folder given as weights"
+        source = source if path else f"The folder that {VARIABLE} names"
+        if not _is_complete(folder):
             raise WeightsError(
                 f"{source} is {str(folder)!r}, which does not hold {TENSORS} and {TOKENIZER}. {_advice()}"
             )
-        return _verified(folder, source)
-    for folder, source in (*_packaged(), *_cached()):
-        if _complete(folder):
-            return _verified(folder, source)
+        return _verify(folder, source)
+    for folder, source in (*_package_folders(), *_cache_folders()):
+        if _is_complete(folder):
+            return _verify(folder, source)
     from spolia.models.hub import download
 
     fetched = download(REPOSITORY, (TENSORS, TOKENIZER)) if hub else "not asked"
     if isinstance(fetched, Path):
-        return _verified(fetched, "the model hub")
+        return _verify(fetched, "the model hub")
     raise WeightsError(
         f"No weights of {MODEL}: {VARIABLE} is not set; no package {' or '.join(PACKAGES)} is installed; "
         f"the hub's cache {hub_cache()} has none; the hub was {fetched}. {_advice()}"
@@ -74,37 +74,37 @@ def _advice() -> str:
     )
 
 
-def _packaged() -> Iterator[tuple[Path, str]]:
+def _package_folders() -> Iterator[tuple[Path, str]]:
     for package in PACKAGES:
         spec = find_spec(package)  # finds without importing: the package itself would pull in torch
         for place in (spec.submodule_search_locations or ()) if spec else ():
             yield Path(place) / "model", f"the package {package}"
 
 
-def _cached() -> Iterator[tuple[Path, str]]:
+def _cache_folders() -> Iterator[tuple[Path, str]]:
     root = hub_cache() / f"models--{REPOSITORY.replace('/', '--')}"
     main = root / "refs" / "main"
     try:
-        first = [main.read_text().strip()] if main.is_file() else []
-        others = sorted(folder.name for folder in (root / "snapshots").iterdir())
+        main_revision = [main.read_text().strip()] if main.is_file() else []
+        revisions = sorted(folder.name for folder in (root / "snapshots").iterdir())
     except OSError:
         return
-    for revision in dict.fromkeys(first + others):
+    for revision in dict.fromkeys(main_revision + revisions):
         yield root / "snapshots" / revision, "the model hub's cache"
 
 
-def _complete(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     return (folder / TENSORS).is_file() and (folder / TOKENIZER).is_file()
 
 
-def _verified(folder: Path, source: str) -> Weights:
-    for path, found, pinned in (
+def _verify(folder: Path, source: str) -> Weights:
+    for path, digest, pinned in (
         (folder / TENSORS, hash_of(folder / TENSORS), SHA256),
         (folder / TOKENIZER, vocabulary_hash_of(folder / TOKENIZER), VOCABULARY_SHA256),
     ):
-        if found != pinned:
+        if digest != pinned:
             raise WeightsError(
-                f"{path} from {source[:1].lower()}{source[1:]} is not the pinned {MODEL}: its sha256 is {found}, "
+                f"{path} from {source[:1].lower()}{source[1:]} is not the pinned {MODEL}: its sha256 is {digest}, "
                 f"not {pinned}. Delete it and fetch {REPOSITORY} again. {_advice()}"
             )
     return Weights(folder, source)

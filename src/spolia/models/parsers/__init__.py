@@ -1,10 +1,10 @@
 """Parsers read a value out of a model's reply; they refuse what is not clear and never guess."""
 
 from spolia.models.parsers.json_object import JsonObject
-from spolia.models.parsers.lines import Headed, Lines, listed
-from spolia.models.parsers.numbers import Number, Order, completed
-from spolia.models.parsers.parser import NOTHING, Parser, Text, refuses, says_nothing, spoken
-from spolia.models.parsers.tags import THOUGHT, AnswerText, ControlTokens, Tags, without_tokens
+from spolia.models.parsers.lines import Headed, Lines, list_texts
+from spolia.models.parsers.numbers import Number, Order, complete_order
+from spolia.models.parsers.parser import NOTHING, Parser, Text, refuses, says_nothing, strip_thoughts
+from spolia.models.parsers.tags import THOUGHT, AnswerText, ControlTokens, Tags, strip_tokens
 from spolia.models.parsers.verdicts import Reasoned
 from spolia.models.parsers.words import OneOf, YesNo
 

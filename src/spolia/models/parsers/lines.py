@@ -1,4 +1,4 @@
-"""Lists of texts."""
+"""Parsers of lists of texts."""
 
 import re
 import unicodedata
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from spolia.errors import WiringError
-from spolia.models.parsers.json_object import loose
-from spolia.models.parsers.parser import LONGEST, Parser, refuses, spoken
-from spolia.models.parsers.tags import bare, plain_name
+from spolia.models.parsers.json_object import parse_loose
+from spolia.models.parsers.parser import LONGEST, Parser, refuses, strip_thoughts
+from spolia.models.parsers.tags import normalize_name, strip_marks
 
 _MARK = re.compile(
     r"^\s*(?P<bold>\*\*|__|\*)?(?:"
@@ -64,7 +64,7 @@ _PAIRS = (
 
 @dataclass(frozen=True)
 class Lines(Parser[tuple[str, ...]]):
-    """One text a line, without bullets, numbers, empty lines and repetitions; or the texts of a JSON list.
+    """Parser of one text a line, without bullets, numbers, empty lines and repetitions; or of the texts of a JSON list.
 
     Apologies, refusals and lines that only announce items (`Here are three`) do not count.
 
@@ -83,76 +83,78 @@ class Lines(Parser[tuple[str, ...]]):
     at_most: int = 20
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        said = _FENCE.sub("", spoken(reply)[:LONGEST]).strip("\n")
-        items = [_bare(item) for item in listed(said) or _tagged(said) or _items(said)]
-        found = tuple(dict.fromkeys(item for item in items if item and item.casefold() != "n/a" and not refuses(item)))
-        if not found and any(map(refuses, items)):
+        text = _FENCE.sub("", strip_thoughts(reply)[:LONGEST]).strip("\n")
+        items = [_strip_quotes(item) for item in list_texts(text) or _tagged_texts(text) or _items(text)]
+        texts = tuple(dict.fromkeys(item for item in items if item and item.casefold() != "n/a" and not refuses(item)))
+        if not texts and any(map(refuses, items)):
             raise ValueError("it must be the texts that were asked for, one a line, and it is a refusal")
-        if not found:
+        if not texts:
             raise ValueError("it must not be empty")
-        return found[: self.at_most]
+        return texts[: self.at_most]
 
 
-def single(said: str) -> str:
-    """A text without fences, a line that only announces it, and the mark or label of an item before it.
+def unwrap_text(reply: str) -> str:
+    """Return a text without fences, a line that only announces it, and the mark or label of an item before it.
 
-    >>> single("Sure:\\n```\\n**Question 2:** Where is it?\\n```"), single("It rose in 1998. Then it fell.")
+    >>> unwrap_text("Sure:\\n```\\n**Question 2:** Where is it?\\n```"), unwrap_text("It rose in 1998. Then it fell.")
     ('Where is it?', 'It rose in 1998. Then it fell.')
     """
-    if len(items := listed(said)) == 1:
-        return _bare(items[0])
-    lines = [line for line in _TAG.sub("", _FENCE.sub("", said)).splitlines() if line.strip()]
-    if len(lines) > 1 and (_announces(*lines[:2]) or _introduces(*lines[:2])):
+    if len(items := list_texts(reply)) == 1:
+        return _strip_quotes(items[0])
+    lines = [line for line in _TAG.sub("", _FENCE.sub("", reply)).splitlines() if line.strip()]
+    if len(lines) > 1 and (_is_announcement(*lines[:2]) or _is_heading(*lines[:2])):
         lines = lines[1:]
-    text = _bare("\n".join(lines))
-    return text if _INITIALS.match(text) else _bare(_item_text(text) or text)
+    text = _strip_quotes("\n".join(lines))
+    return text if _INITIALS.match(text) else _strip_quotes(_item_text(text) or text)
 
 
-def listed(said: str) -> list[str]:
-    """The texts of a list in JSON, or of an object that holds them, without numbers before them; none where it is none.
+def list_texts(reply: str) -> list[str]:
+    """Return the texts of a list in JSON, or of an object that holds them, without numbers before them; none if it is
+    no list.
 
-    >>> listed('{"steps": ["1. Who is he?", "2. Where is #1?"]}'), listed("Who is he?")
+    >>> list_texts('{"steps": ["1. Who is he?", "2. Where is #1?"]}'), list_texts("Who is he?")
     (['Who is he?', 'Where is #1?'], [])
     """
-    said = _TAG.sub("", _FENCE.sub("", said)).strip().strip("`")
-    begins = re.search(r"(?:^|[\n=][^\S\n]*+)(\[(?!\d+\]|[ x]\]|\w+ \d+\]|\w[^,\n]{0,500}\]\s*\w)|\{)", said)
-    if begins is None or said[-1:] not in ("]", "}"):
-        quoted = said[:1] == said[-1:] == '"' and '", "' in said[2:-2] and "\n" not in said
-        return [found.strip('"') for found in said.split('", "')] if quoted else []
+    reply = _TAG.sub("", _FENCE.sub("", reply)).strip().strip("`")
+    begins = re.search(r"(?:^|[\n=][^\S\n]*+)(\[(?!\d+\]|[ x]\]|\w+ \d+\]|\w[^,\n]{0,500}\]\s*\w)|\{)", reply)
+    if begins is None or reply[-1:] not in ("]", "}"):
+        quoted = reply[:1] == reply[-1:] == '"' and '", "' in reply[2:-2] and "\n" not in reply
+        return [part.strip('"') for part in reply.split('", "')] if quoted else []
     try:
-        found = loose(said, begins.start(1))
+        value = parse_loose(reply, begins.start(1))
     except ValueError:
         return []
-    return [_item_text(text) or text for text in _texts(found, 0)]
+    return [_item_text(text) or text for text in _texts(value, 0)]
 
 
-def _texts(found: Any, depth: int) -> Iterator[str]:
-    if isinstance(found, str):
-        yield found
-    elif isinstance(found, (list, dict)) and depth < 5:
-        for inner in found.values() if isinstance(found, dict) else found:
+def _texts(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    # Recursion stays bounded, whatever a model writes.
+    elif isinstance(value, (list, dict)) and depth < 5:
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from _texts(inner, depth + 1)
 
 
-def _tagged(said: str) -> list[str]:
-    """The texts in tags, where there are tags around each."""
-    found = _TAGGED.findall(said)
-    within = [text.strip() for _, text in found]
-    return within if len({tag for tag, _ in found}) == 1 and not any("\n" in text for text in within) else []
+def _tagged_texts(reply: str) -> list[str]:
+    """Return the texts in tags, if there are tags around each."""
+    pairs = _TAGGED.findall(reply)
+    texts = [text.strip() for _, text in pairs]
+    return texts if len({tag for tag, _ in pairs}) == 1 and not any("\n" in text for text in texts) else []
 
 
-def _items(said: str) -> list[str]:
-    lines = _TAG.sub("", re.sub(r"<br ?/?>", "\n", said)).split("\n")
+def _items(reply: str) -> list[str]:
+    lines = _TAG.sub("", re.sub(r"<br ?/?>", "\n", reply)).split("\n")
     if len([line for line in lines if line.strip()]) == 1:
         parts = [part.strip(" ,;") for part in _INLINE.split(lines[0].strip())]
         if len(parts) > 2 and not parts[0]:
             return parts[1:]
     rows = [row[1].strip() for line in lines if (row := _ROW.match(line.strip()))]
-    return rows or _marked(lines) or _unmarked(lines)
+    return rows or _marked_items(lines) or _unmarked_items(lines)
 
 
-def _marked(lines: list[str]) -> list[str]:
-    """Texts of the lines that are marked as items, with the lines that go on with them."""
+def _marked_items(lines: list[str]) -> list[str]:
+    """Return the texts of the lines that are marked as items, with the lines that continue them."""
     items: list[str] = []
     empty = False
     for line in lines:
@@ -160,19 +162,19 @@ def _marked(lines: list[str]) -> list[str]:
         if text is not None:
             items.append(text)
             empty = not text
-        elif items and line.strip() and (empty or _goes_on(items[-1], line)):
+        elif items and line.strip() and (empty or _continues_item(items[-1], line)):
             items[-1] = f"{items[-1]} {line.strip()}".strip()
             empty = False
     return items
 
 
-def _goes_on(item: str, line: str) -> bool:
-    """Whether a line without a mark belongs to the item above it."""
+def _continues_item(item: str, line: str) -> bool:
+    """Return whether a line without a mark belongs to the item above it."""
     return item.endswith(",") or (line[0].isspace() and line.strip()[0].islower())
 
 
 def _item_text(line: str) -> str | None:
-    """The text after the mark of an item; None without a mark."""
+    """Return the text after the mark of an item; None without a mark."""
     mark = _MARK.match(line)
     text = line[mark.end() :] if mark else line
     label = _LABEL.match(text) or _ORDINAL.match(text)
@@ -181,64 +183,67 @@ def _item_text(line: str) -> str | None:
     return text if mark or label else None
 
 
-def _unmarked(lines: list[str]) -> list[str]:
-    """All lines but those that introduce others, rule them off or say goodbye."""
+def _unmarked_items(lines: list[str]) -> list[str]:
+    """Return all lines but those that introduce others, rule them off or say goodbye."""
     lines = [line.strip() for line in lines if line.strip()]
-    counted = [line.split(maxsplit=1) for line in lines]
-    if len(lines) > 1 and all(len(c) > 1 and c[0] == str(number) for number, c in enumerate(counted, 1)):
-        return [rest for _, rest in counted]
-    kept = [line for line in lines if not RULE.match(line)]
-    if len(kept) > 1:
-        kept = [kept[0], *(line for line in kept[1:] if not CLOSING.search(line))]
-        kept = kept[_announces(*kept[:2]) :]
-        after = dict(zip(lines, [*lines[1:], ""], strict=True))
-        kept = [line for line in kept if not _introduces(line, after[line])]
+    split_lines = [line.split(maxsplit=1) for line in lines]
+    if len(lines) > 1 and all(len(c) > 1 and c[0] == str(number) for number, c in enumerate(split_lines, 1)):
+        return [rest for _, rest in split_lines]
+    items = [line for line in lines if not RULE.match(line)]
+    if len(items) > 1:
+        items = [items[0], *(line for line in items[1:] if not CLOSING.search(line))]
+        items = items[_is_announcement(*items[:2]) :]
+        next_lines = dict(zip(lines, [*lines[1:], ""], strict=True))
+        items = [line for line in items if not _is_heading(line, next_lines[line])]
     return [
-        re.sub(r"^[\w -]{1,30}(?:questions?|quer(?:y|ies)):\s+(?=\w)", "", line, flags=re.IGNORECASE) for line in kept
+        re.sub(r"^[\w -]{1,30}(?:questions?|quer(?:y|ies)):\s+(?=\w)", "", line, flags=re.IGNORECASE) for line in items
     ]
 
 
-def _announces(line: str, after: str = "") -> bool:
-    """Whether the first line speaks of those after it: `Here are three`, or a statement before a question."""
+def _is_announcement(line: str, next_line: str = "") -> bool:
+    """Return whether the first line speaks of the next: `Here are three`, or a statement before a question."""
     if line.endswith(("?", "？")):
         return False
-    return _ANNOUNCES.match(line) is not None or (line.endswith((".", "。")) and after.endswith(("?", "？")))
+    return _ANNOUNCES.match(line) is not None or (line.endswith((".", "。")) and next_line.endswith(("?", "？")))
 
 
-def _introduces(line: str, after: str) -> bool:
-    """Whether a line is a heading or announces others."""
-    return line.startswith("#") or line.rstrip("*_ ").endswith((":", "：")) or bool(re.fullmatch(r"[=-]{3,}", after))
+def _is_heading(line: str, next_line: str) -> bool:
+    """Return whether a line is a heading or announces others."""
+    return (
+        line.startswith("#") or line.rstrip("*_ ").endswith((":", "：")) or bool(re.fullmatch(r"[=-]{3,}", next_line))
+    )
 
 
-def _bare(item: str) -> str:
-    """A text without the quotes and bold type around it."""
+def _strip_quotes(item: str) -> str:
+    """Return a text without the quotes and bold type around it."""
     item = item.strip().rstrip(";").strip()
     item = item[:-2] if item.count("**") == 1 and item.endswith("**") else item
+    # Models nest at most a few: bold type around quotes around code.
     for _ in range(3):
-        for before, after in _PAIRS:
-            inner = item[len(before) : -len(after)]
+        for opening, closing in _PAIRS:
+            inner = item[len(opening) : -len(closing)]
             if (
-                len(item) > len(before + after)
-                and item.startswith(before)
-                and item.endswith(after)
-                and (before not in inner and after not in inner)
+                len(item) > len(opening + closing)
+                and item.startswith(opening)
+                and item.endswith(closing)
+                and (opening not in inner and closing not in inner)
             ):
                 item = inner.strip()
     return item
 
 
-_BEFORE = (
+_HEADING_START = (
     r"^[ \t>]*+(?:[-+•*][ \t]++)?(?:\(?\d{1,2}[.)、][ \t]*+)?(?:#{1,6}[ \t]*+)?(?:\d{1,2}[.)、][ \t]*+)?"
     r"[*_\[【「<\"'`]{0,4}[ \t]*+"
 )
 _MARKS = r"[ \t]*+[*_\]】」>\"'`]{0,4}[ \t]*+"
-_AFTER = rf"{_MARKS}(?:[:：=]|-{{1,2}}>|→|[-–—](?=[ \t]))[ \t]*+(?:(?:\*\*|__|`|\*)(?=\s))?"
-_ALONE = rf"{_MARKS}[:：]?[ \t]*+[*_]{{0,3}}[ \t]*+$"
+_HEADING_COLON = rf"{_MARKS}(?:[:：=]|-{{1,2}}>|→|[-–—](?=[ \t]))[ \t]*+(?:(?:\*\*|__|`|\*)(?=\s))?"
+_HEADING_END = rf"{_MARKS}[:：]?[ \t]*+[*_]{{0,3}}[ \t]*+$"
 
 
 @dataclass(frozen=True)
 class Headed(Parser[dict[str, str]]):
-    """The text of each of some sections, the last where one comes several times.
+    """Parser of sections by their headings, the last where one comes several times.
 
     A section begins at a line that begins with its name, with a colon, an arrow or a dash after it, or with nothing but
     the name; heading marks, numbers, bullets, bold type, brackets and case do not matter. It ends where the next of
@@ -260,30 +265,32 @@ class Headed(Parser[dict[str, str]]):
             raise WiringError(f"Headed has names={self.names!r:.80}. Write names of letters: ('answer',).")
 
     def parse(self, reply: str) -> dict[str, str]:
-        every = (*self.names, *self.optional)
-        found = dict(_sections(spoken(reply)[:LONGEST], every))
-        if missing := [name for name in self.names if name not in found]:
-            written = " ".join(f"{name.capitalize()}: ..." for name in self.names)
-            raise ValueError(f"it must have a section {missing[0]}, each on lines of its own, written: {written}")
-        return {name: found[name] for name in every if name in found}
+        names = (*self.names, *self.optional)
+        sections = dict(_sections(strip_thoughts(reply)[:LONGEST], names))
+        if missing := [name for name in self.names if name not in sections]:
+            example = " ".join(f"{name.capitalize()}: ..." for name in self.names)
+            raise ValueError(f"it must have a section {missing[0]}, each on lines of its own, written: {example}")
+        return {name: sections[name] for name in names if name in sections}
 
 
-def _sections(said: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Name and text of each section, in order."""
-    ways = {plain_name(name): name for name in names}
-    written = "|".join(
+def _sections(reply: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each section, in order."""
+    names_by_plain = {normalize_name(name): name for name in names}
+    alternatives = "|".join(
         r"[ _-]?".join(map(re.escape, re.split(r"[\s_-]+", name))) for name in sorted(names, key=len)[::-1]
     )
-    heading = re.compile(rf"{_BEFORE}({written})(?:{_AFTER}|{_ALONE})", re.IGNORECASE | re.MULTILINE)
-    shown = "".join(  # full-width letters, digits and marks in their usual forms, which are one character too
-        unicodedata.normalize("NFKC", letter) if "\uff01" <= letter <= "\uff5e" else letter for letter in said
+    heading = re.compile(
+        rf"{_HEADING_START}({alternatives})(?:{_HEADING_COLON}|{_HEADING_END})", re.IGNORECASE | re.MULTILINE
     )
-    headings = list(heading.finditer(shown))
-    for at, mark in enumerate(headings):
-        end = headings[at + 1].start() if at + 1 < len(headings) else len(said)
-        yield ways[plain_name(mark[1])], bare(_without_rule(said[mark.end() : end]))
+    normalized = "".join(  # full-width letters, digits and marks in their usual forms, which are one character too
+        unicodedata.normalize("NFKC", letter) if "\uff01" <= letter <= "\uff5e" else letter for letter in reply
+    )
+    headings = list(heading.finditer(normalized))
+    for index, mark in enumerate(headings):
+        end = headings[index + 1].start() if index + 1 < len(headings) else len(reply)
+        yield names_by_plain[normalize_name(mark[1])], strip_marks(_strip_rule(reply[mark.end() : end]))
 
 
-def _without_rule(text: str) -> str:
-    """A section without a line that parts it from others."""
+def _strip_rule(text: str) -> str:
+    """Return a section without a line that parts it from others."""
     return re.sub(r"\A[ \t]*\n?(?:[-=_*]{3,}[ \t]*\n)|\n[ \t]*+(?:[-=_*]{3,}+|```)\s*+\Z", "", text)

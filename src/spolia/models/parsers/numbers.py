@@ -1,11 +1,11 @@
-"""Scores."""
+"""Parsers of scores and orders."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from spolia.models.parsers.parser import Parser, plain
+from spolia.models.parsers.parser import Parser, normalize_reply
 
 _DIGIT = re.compile(r"\d+")
 _DIGITS = r"[-+]?(?:\d+(?:[.,]\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -28,8 +28,8 @@ _NAME = re.compile(rf"\b(?:{_WORDS.replace(' ', '|')})\b|[零一二三四五六�
 
 @dataclass(frozen=True)
 class Number(Parser[float]):
-    """The score that a reply states, within bounds: what is labelled or stated of the highest, else what it begins
-    with, else its last number. Where the highest is 1, percents are read too.
+    """Parser of the score that a reply states, within bounds: what is labelled or stated of the highest, else what it
+    begins with, else its last number. Where the highest is 1, percents are read too.
 
     >>> Number(0, 10).parse("Score: 7/10, so I say 7.5")
     7.5
@@ -41,36 +41,36 @@ class Number(Parser[float]):
     high: float
 
     def parse(self, reply: str) -> float:
-        said = plain(reply)
-        if not re.search(r"\d", said):
-            said = _NAME.sub(lambda word: _NAMED[word[0].lower()], said)
-        found = self._within(self._candidates(self._without_scale(said)))
-        if found:
-            return found[0]
+        text = normalize_reply(reply)
+        if not re.search(r"\d", text):
+            text = _NAME.sub(lambda word: _NAMED[word[0].lower()], text)
+        numbers = self._in_bounds(self._candidates(self._strip_scale(text)))
+        if numbers:
+            return numbers[0]
         raise ValueError(f"it must end in a number from {self.low:g} to {self.high:g}")
 
-    def _candidates(self, said: str) -> list[float]:
-        """All that could be meant, the clearest first."""
-        labelled = [self._read(found[1], found[2]) for found in _LABELLED.finditer(said)]
-        numbers = [self._read(found[1], found[2]) for found in _NUMBER.finditer(said)]
-        begins = _NUMBER.match(said.lstrip(" \"'([{#>$→~=\n"))
-        first = [self._read(begins[1], begins[2])] if begins else []
-        return self._within(labelled)[-1:] or self._within(first) or numbers[-1:]
+    def _candidates(self, text: str) -> list[float]:
+        """Return all numbers that could be meant, the clearest first."""
+        labelled = [self._to_number(match[1], match[2]) for match in _LABELLED.finditer(text)]
+        numbers = [self._to_number(match[1], match[2]) for match in _NUMBER.finditer(text)]
+        start = _NUMBER.match(text.lstrip(" \"'([{#>$→~=\n"))
+        first = [self._to_number(start[1], start[2])] if start else []
+        return self._in_bounds(labelled)[-1:] or self._in_bounds(first) or numbers[-1:]
 
-    def _within(self, numbers: list[float]) -> list[float]:
+    def _in_bounds(self, numbers: list[float]) -> list[float]:
         return [number for number in numbers if self.low <= number <= self.high]
 
-    def _read(self, digits: str, percent: str | None) -> float:
+    def _to_number(self, digits: str, percent: str | None) -> float:
         number = float(digits.replace(",", "."))
         return number / 100 if percent and self.high <= 1 else number
 
-    def _without_scale(self, said: str) -> str:
-        """The text without what only states the bounds: `7/10` is `= 7`, and a range from low to high is nothing."""
+    def _strip_scale(self, text: str) -> str:
+        """Return the text without the bounds: `7/10` becomes `= 7`, and a range from low to high is dropped."""
         low, high = f"{self.low:g}", f"{self.high:g}"
-        said = re.sub(rf"{low}\s*(?:-|–|to|bis|~)\s*{high}(?![\d.])", "", said)
-        said = re.sub(rf"{high}\s*(?:点満点で|점 만점에)|满分{high}分", "", said)
-        of = r"(?:points?\s*)?(?:/|out of|von|sur|of|de)"
-        return re.sub(rf"(?<![\d.,])(\d+(?:[.,]\d+)?)점?\s*{of}\s*{high}(?!\d|[.,]\d|\s*%)", r"= \1", said)
+        text = re.sub(rf"{low}\s*(?:-|–|to|bis|~)\s*{high}(?![\d.])", "", text)
+        text = re.sub(rf"{high}\s*(?:点満点で|점 만점에)|满分{high}分", "", text)
+        separator = r"(?:points?\s*)?(?:/|out of|von|sur|of|de)"
+        return re.sub(rf"(?<![\d.,])(\d+(?:[.,]\d+)?)점?\s*{separator}\s*{high}(?!\d|[.,]\d|\s*%)", r"= \1", text)
 
 
 _MARKS = re.compile(r"≻|→|»|﹥|-+>|>=|≥|\\?succ\b|&gt;|=>|>+")
@@ -90,67 +90,75 @@ _CHAIN = re.compile(r"(?<![\d.])\d{1,4}(?:(?:[\s,;|/、\"'-]|番|번|\band\b|\bt
 
 @dataclass(frozen=True)
 class Order(Parser[tuple[int, ...]]):
-    """Numbers of passages, best first, each once.
+    """Parser of numbers of passages, best first, each once.
 
     >>> Order().parse("Ranking: [2] > [1] > [2] > [3]")
     (2, 1, 3)
     """
 
     def parse(self, reply: str) -> tuple[int, ...]:
-        said = _TAG.sub(" ", plain(reply))
-        said = re.sub(r"<\s*(\d+)\s*>", r"[\1]", said)
-        said = _MARKS.sub(">", re.sub(r"\]\s*=\s*\[", "] > [", said))
-        square, bracketed = partial(_found, _SQUARE), partial(_found, _BRACKETED)
-        for read in (_compared, square, _listed, bracketed, _named, _lines, _chained):
-            if found := tuple(dict.fromkeys(number for number in read(said) if number > 0)):
-                return found
+        text = _TAG.sub(" ", normalize_reply(reply))
+        text = re.sub(r"<\s*(\d+)\s*>", r"[\1]", text)
+        text = _MARKS.sub(">", re.sub(r"\]\s*=\s*\[", "] > [", text))
+        square, bracketed = partial(_find_numbers, _SQUARE), partial(_find_numbers, _BRACKETED)
+        for read in (
+            _compared_numbers,
+            square,
+            _listed_numbers,
+            bracketed,
+            _passage_numbers,
+            _line_numbers,
+            _longest_chain,
+        ):
+            if order := tuple(dict.fromkeys(number for number in read(text) if number > 0)):
+                return order
         raise ValueError("it must be numbers of passages, best first, written: [2] > [1] > [3]")
 
 
-def completed(numbers: Sequence[int], count: int) -> tuple[int, ...]:
-    """A permutation of 1 … `count`: what was named, in that order, then the rest as it was.
+def complete_order(numbers: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return a permutation of 1 … `count`: the valid numbers in their order, then the rest as it was.
 
-    >>> completed((3, 9, 3, 1), 4)
+    >>> complete_order((3, 9, 3, 1), 4)
     (3, 1, 2, 4)
     """
-    named = dict.fromkeys(number for number in numbers if 1 <= number <= count)
-    return tuple(dict.fromkeys((*named, *range(1, count + 1))))
+    valid = dict.fromkeys(number for number in numbers if 1 <= number <= count)
+    return tuple(dict.fromkeys((*valid, *range(1, count + 1))))
 
 
-def _compared(said: str) -> list[int]:
-    """`a > b > c`: the last number of the first part, the first one of each further part."""
-    parts = said.split(">")
+def _compared_numbers(text: str) -> list[int]:
+    """Return the numbers of `a > b > c`: the last number of the first part, the first one of each further part."""
+    parts = text.split(">")
     if len(parts) < 2:
         return []
     numbers = [_numbers(part) for part in parts]
-    at = next((at for at, found in enumerate(numbers) if found), len(parts))
-    return [found[-1 if part == at == 0 else 0] for part, found in enumerate(numbers) if found]
+    first = next((index for index, group in enumerate(numbers) if group), len(parts))
+    return [group[-1 if part == first == 0 else 0] for part, group in enumerate(numbers) if group]
 
 
 def _numbers(part: str) -> list[int]:
-    return _found(_BRACKETED, part) or _found(_BARE, part)
+    return _find_numbers(_BRACKETED, part) or _find_numbers(_BARE, part)
 
 
-def _listed(said: str) -> list[int]:
-    """A list of numbers in brackets, or JSON objects with one number each."""
-    lists = _LIST.findall(said)
-    return _found(_DIGIT, lists[-1]) if lists else _found(_PAIRS, said)
+def _listed_numbers(text: str) -> list[int]:
+    """Return a list of numbers in brackets, or of JSON objects with one number each."""
+    lists = _LIST.findall(text)
+    return _find_numbers(_DIGIT, lists[-1]) if lists else _find_numbers(_PAIRS, text)
 
 
-def _found(pattern: re.Pattern[str], said: str) -> list[int]:
-    return list(map(int, pattern.findall(said)))
+def _find_numbers(pattern: re.Pattern[str], text: str) -> list[int]:
+    return list(map(int, pattern.findall(text)))
 
 
-def _named(said: str) -> list[int]:
-    return [int(first or second) for first, second in _NAMED_PASSAGE.findall(said)]
+def _passage_numbers(text: str) -> list[int]:
+    return [int(first or second) for first, second in _NAMED_PASSAGE.findall(text)]
 
 
-def _lines(said: str) -> list[int]:
-    found = _found(_LINE, said)
-    return found if len(found) > 1 else []
+def _line_numbers(text: str) -> list[int]:
+    numbers = _find_numbers(_LINE, text)
+    return numbers if len(numbers) > 1 else []
 
 
-def _chained(said: str) -> list[int]:
-    """The longest row of numbers with nothing but separators between them, or the only number."""
-    chains = [_found(_DIGIT, chain) for chain in _CHAIN.findall(said)]
-    return max(reversed(chains), key=len, default=[]) or _found(_BARE, said)[-1:]
+def _longest_chain(text: str) -> list[int]:
+    """Return the longest row of numbers with nothing but separators between them, or the only number."""
+    chains = [_find_numbers(_DIGIT, chain) for chain in _CHAIN.findall(text)]
+    return max(reversed(chains), key=len, default=[]) or _find_numbers(_BARE, text)[-1:]

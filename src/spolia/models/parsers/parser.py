@@ -1,4 +1,4 @@
-"""What all parsers are, and what all of them pass over."""
+"""Base of all parsers, and what they remove from replies first."""
 
 import re
 import unicodedata
@@ -7,33 +7,33 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from spolia.models.marks import ANSWER, CHANNELS, CLOSES, OPENS, THOUGHTS, spelt
+from spolia.models.marks import ANSWER, CHANNELS, CLOSES, OPENS, THOUGHTS, join_patterns
 from spolia.types import Value
 
 Out = TypeVar("Out", covariant=True)
 
 _THINKING = re.compile(
-    rf"{OPENS}/?(?:{spelt(THOUGHTS)})\s*{CLOSES}|(?-i:{spelt(tuple(map(re.escape, CHANNELS)))})|"
+    rf"{OPENS}/?(?:{join_patterns(THOUGHTS)})\s*{CLOSES}|(?-i:{join_patterns(tuple(map(re.escape, CHANNELS)))})|"
     r"<\|start\|>assistant|<\|\w{1,30}\|>",
     re.IGNORECASE,
 )
 _SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|\[END FINAL RESPONSE\]|[\u200b\u2060\ufeff]")
 
 
-def thought_in(reply: str) -> str:
-    """Return what a model thinks before it replies; empty where it says nothing of it.
+def extract_thought(reply: str) -> str:
+    """Return the thought that a model writes before it replies; empty if it writes none.
 
-    >>> thought_in("<think>Salo? No.</think> Espoo."), thought_in("Salo?</think> Espoo."), thought_in("Espoo.")
+    >>> extract_thought("<think>Salo? No.</think> Espoo."), extract_thought("Salo?</think> Espoo."), extract_thought("Espoo.")
     ('Salo? No.', 'Salo?', '')
     """
-    whole, end = _thoughts(THOUGHTS)
-    found = [mark[0] for mark in whole.finditer(reply)]
-    *before, _ = end.split(whole.sub("", reply))
-    return " ".join(part for text in (*found, *before) if (part := _THINKING.sub("", text).strip()))
+    thought_pattern, end_pattern = _thought_patterns(THOUGHTS)
+    thoughts = [mark[0] for mark in thought_pattern.finditer(reply)]
+    *unopened, _ = end_pattern.split(thought_pattern.sub("", reply))
+    return " ".join(part for text in (*thoughts, *unopened) if (part := _THINKING.sub("", text).strip()))
 
 
-def thinking_aloud(text: str, thoughts: str) -> str:
-    """A reply with its thought before it, as models write one that send no thought apart."""
+def prepend_thought(text: str, thoughts: str) -> str:
+    """Return a reply with its thought before it, as models write one whose server sends thoughts within the text."""
     return f"<think>{thoughts}</think>\n{text}" if thoughts else text
 
 
@@ -53,26 +53,28 @@ END = 2000
 
 
 class Parser(ABC, Value, Generic[Out]):
-    """Reads a value out of a reply."""
+    """Reader of a value in a reply."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON schema that a server may be held to, so that there is something to read; empty for plain text."""
+        """Return the JSON schema that a server may be held to, so that the reply can be read; empty for plain text."""
         return {}
 
     @property
     def form(self) -> str:
-        """How the marks of a reply are written, for a parser that needs some: a model sees it as it stands here."""
+        """Return how the marks of a reply are written, for a parser that needs some: prompts show it to the model like
+        this."""
         return ""
 
     @property
     def reads_thoughts(self) -> bool:
-        """Whether a thought is part of the value; one that a server sends apart is then written before the reply."""
+        """Return whether a thought is part of the value; one that a server sends separately is then put before the
+        reply."""
         return False
 
     @abstractmethod
     def parse(self, reply: str) -> Out:
-        """The value.
+        """Return the value.
 
         Raises:
             ValueError: the reply holds none; the message says what it should have looked like.
@@ -80,43 +82,45 @@ class Parser(ABC, Value, Generic[Out]):
 
 
 @lru_cache
-def _thoughts(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """A thought between tags of these names, and the end of one."""
-    written, channels = spelt(names), spelt(tuple(map(re.escape, CHANNELS)))
-    whole = re.compile(
-        rf"{OPENS}({written}){CLOSES}.*?(?:{OPENS}/\1\s*{CLOSES}|\Z)|(?-i:{channels}).*?(?={ANSWER}|\Z)",
+def _thought_patterns(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Compile the patterns of a thought between tags of these names, and of the end of one."""
+    tags, channels = join_patterns(names), join_patterns(tuple(map(re.escape, CHANNELS)))
+    thought_pattern = re.compile(
+        rf"{OPENS}({tags}){CLOSES}.*?(?:{OPENS}/\1\s*{CLOSES}|\Z)|(?-i:{channels}).*?(?={ANSWER}|\Z)",
         re.IGNORECASE | re.DOTALL,
     )
-    return whole, re.compile(rf"{OPENS}/(?:{written})\s*{CLOSES}|{ANSWER}", re.IGNORECASE)
+    return thought_pattern, re.compile(rf"{OPENS}/(?:{tags})\s*{CLOSES}|{ANSWER}", re.IGNORECASE)
 
 
-def spoken(reply: str, asked_for: tuple[str, ...] = ()) -> str:
-    """What a model says, without what it thinks before (`<think>`), marks of its chat format and invisible characters.
+def strip_thoughts(reply: str, requested: tuple[str, ...] = ()) -> str:
+    """Return a reply without the thought before it (`<think>`), marks of the chat format and invisible characters.
 
     Args:
-        asked_for: tags of thoughts that the prompt asks for, which are part of the reply.
+        requested: tags of thoughts that the prompt asks for, which are part of the reply.
 
-    >>> spoken("<think>yes? no</think> No.<|im_end|>")
+    >>> strip_thoughts("<think>yes? no</think> No.<|im_end|>")
     'No.'
-    >>> spoken("◁think▷yes? no◁/think▷ No."), spoken("<seed:think>yes?</seed:think> No.")
+    >>> strip_thoughts("◁think▷yes? no◁/think▷ No."), strip_thoughts("<seed:think>yes?</seed:think> No.")
     ('No.', 'No.')
-    >>> spoken("<|channel|>analysis<|message|>yes?<|end|><|start|>assistant<|channel|>final<|message|>No.<|return|>")
+    >>> strip_thoughts("<|channel|>analysis<|message|>yes?<|end|><|start|>assistant<|channel|>final<|message|>No.<|return|>")
     'No.'
-    >>> spoken("[THINK]yes?[/THINK]No."), spoken("<|channel>thought\\nyes?<channel|>No.")
+    >>> strip_thoughts("[THINK]yes?[/THINK]No."), strip_thoughts("<|channel>thought\\nyes?<channel|>No.")
     ('No.', 'No.')
-    >>> spoken("<think>yes?</think><thought>No.</thought>", ("thought",))
+    >>> strip_thoughts("<think>yes?</think><thought>No.</thought>", ("thought",))
     '<thought>No.</thought>'
     """
-    whole, end = _thoughts(tuple(name for name in THOUGHTS if name not in asked_for))
-    said = whole.sub(" ", reply)
-    *before, last = end.split(said)  # the opening mark is often part of the prompt
-    if not last.strip() and before:
-        last = before[-1]
+    thought_pattern, end_pattern = _thought_patterns(tuple(name for name in THOUGHTS if name not in requested))
+    text = thought_pattern.sub(" ", reply)
+    *earlier, last = end_pattern.split(text)  # the opening mark is often part of the prompt
+    # A closing mark at the very end would leave nothing: the answer stands before it.
+    if not last.strip() and earlier:
+        last = earlier[-1]
     return _SPECIAL.sub("", last).strip()
 
 
 def says_nothing(reply: str) -> bool:
-    """Whether a reply is the word for nothing, in English or in a language that prompts are shipped in, or says so.
+    """Return whether a reply is the word for nothing, in English or in a language that prompts are shipped in, or says
+    so.
 
     >>> says_nothing("None."), says_nothing("없음."), says_nothing("None of it holds.")
     (True, True, False)
@@ -147,7 +151,7 @@ _REFUSAL = re.compile(
 
 
 def refuses(text: str) -> bool:
-    """Whether a text is a model's refusal or apology, in the languages of the prompts and some more.
+    """Return whether a text is a model's refusal or apology, in the languages of the prompts and some more.
 
     >>> refuses("I'm sorry, but I can't help with that."), refuses("抱歉，我无法回答。"), refuses("I can't log in")
     (True, True, False)
@@ -157,31 +161,31 @@ def refuses(text: str) -> bool:
     return _REFUSAL.match(text) is not None
 
 
-def plain(reply: str) -> str:
-    """The beginning and the end of what a model says, in the usual form of each character, without bold type.
+def normalize_reply(reply: str) -> str:
+    """Return the beginning and the end of a reply, in the usual form of each character, without bold type.
 
-    >>> plain("**Score：７**")
+    >>> normalize_reply("**Score：７**")
     'Score:7'
     """
-    said = spoken(reply)
-    if len(said) > 2 * END:
-        said = f"{said[:END]}\n{said[-END:]}"
-    said = unicodedata.normalize("NFKC", said).replace("\u2212", "-")
-    return re.sub(r"\*+|`+|~~|\\(?=\W)|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)", "", said).strip()
+    text = strip_thoughts(reply)
+    if len(text) > 2 * END:
+        text = f"{text[:END]}\n{text[-END:]}"
+    text = unicodedata.normalize("NFKC", text).replace("\u2212", "-")
+    return re.sub(r"\*+|`+|~~|\\(?=\W)|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)", "", text).strip()
 
 
 @dataclass(frozen=True)
 class Text(Parser[str]):
-    """All of it, without blanks around and without what the model thought before.
+    """Parser of the whole reply, without blanks around and without the model's thought before it.
 
     >>> Text().parse("<think>Which one?</think> Nokia. ")
     'Nokia.'
     """
 
     def parse(self, reply: str) -> str:
-        if not (said := spoken(reply)):
+        if not (text := strip_thoughts(reply)):
             raise ValueError("it must not be empty")
-        return said
+        return text
 
 
 MARKER = re.compile(r"(?<!\s)\s*+\[\d{1,4}\]")
@@ -190,7 +194,8 @@ _SIGNED = re.compile(r"(?<!\w)[-\u2212](?=\d)")
 
 
 def plain_words(reply: str) -> str:
-    """A reply without case, accents' other spellings, widths, punctuation and citation markers: equal for equal words.
+    """Return a reply without case, accents' other spellings, widths, punctuation and citation markers: equal for equal
+    words.
 
     Letters, their marks, digits and symbols stay, in any script; a sign before a number does too.
 
@@ -199,7 +204,7 @@ def plain_words(reply: str) -> str:
     >>> plain_words("-5 °C"), plain_words("C++"), plain_words("「東京」。")
     ('−5 °c', 'c++', '東京')
     """
-    said = unicodedata.normalize("NFKC", MARKER.sub("", reply)).casefold()
-    said = _SIGNED.sub("\u2212", said)
-    kept = (letter if unicodedata.category(letter)[0] in "LMNS" else " " for letter in said)
-    return unicodedata.normalize("NFC", " ".join("".join(kept).split()))
+    text = unicodedata.normalize("NFKC", MARKER.sub("", reply)).casefold()
+    text = _SIGNED.sub("\u2212", text)
+    letters = (letter if unicodedata.category(letter)[0] in "LMNS" else " " for letter in text)
+    return unicodedata.normalize("NFC", " ".join("".join(letters).split()))

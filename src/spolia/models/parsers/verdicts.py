@@ -1,8 +1,8 @@
-"""Verdicts with what they are founded on."""
+"""Parsers of verdicts with their reasons."""
 
 from dataclasses import dataclass
 
-from spolia.models.parsers.parser import LONGEST, Parser, spoken, thought_in
+from spolia.models.parsers.parser import LONGEST, Parser, extract_thought, strip_thoughts
 from spolia.models.parsers.tags import Tags
 from spolia.models.parsers.words import YesNo
 
@@ -11,7 +11,8 @@ _TAGS = Tags(optional=("analysis",), one_of=("verdict",))
 
 @dataclass(frozen=True)
 class Reasoned(Parser[tuple[bool, str]]):
-    """Yes or no in `<verdict>`, and the analysis before it: that in its tag, else the model's thought; may be empty.
+    """Parser of yes or no in `<verdict>`, and the analysis before it: that in its tag, else the model's thought; may be
+    empty.
 
     A reply without the tag is a verdict as `YesNo` reads it.
 
@@ -31,10 +32,10 @@ class Reasoned(Parser[tuple[bool, str]]):
 
     def parse(self, reply: str) -> tuple[bool, str]:
         try:
-            found = _TAGS.parse(reply)
+            texts = _TAGS.parse(reply)
         except ValueError:
-            *analysis, rest = spoken(reply[:LONGEST]).rsplit("</analysis>", 1)
-            found = {"verdict": rest} | (
+            *analysis, rest = strip_thoughts(reply[:LONGEST]).rsplit("</analysis>", 1)
+            texts = {"verdict": rest} | (
                 {"analysis": analysis[0].replace("<analysis>", "").strip()} if analysis else {}
             )
-        return YesNo().parse(found.get("verdict", "")), found.get("analysis") or thought_in(reply[:LONGEST])
+        return YesNo().parse(texts.get("verdict", "")), texts.get("analysis") or extract_thought(reply[:LONGEST])

@@ -1,4 +1,4 @@
-"""Verdicts: one of some words that a reply may name."""
+"""Parsers of verdicts: one of some words that a reply may name."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from spolia.errors import WiringError
-from spolia.models.parsers.parser import Parser, plain
+from spolia.models.parsers.parser import Parser, normalize_reply
 
 Label = TypeVar("Label")
 
@@ -28,50 +28,52 @@ _NEGATED = re.compile(
 
 
 class Words(Generic[Label]):
-    """Ways to write each choice.
+    """Patterns of the ways to write each choice.
 
     Args:
-        written: pattern → choice.
+        choices: pattern → choice.
         flags: of the patterns.
         ends: whether they begin and end where words do; not in scripts that write no blanks between them.
     """
 
-    def __init__(self, written: Mapping[str, Label], flags: int = re.IGNORECASE, ends: bool = True) -> None:
-        self._choices = list(written.values())
-        each = sorted(range(len(self._choices)), key=lambda at: -len(list(written)[at]))
-        patterns = list(written)
-        ways = "|".join(f"(?P<c{at}>{patterns[at]})" for at in each)
+    def __init__(self, choices: Mapping[str, Label], flags: int = re.IGNORECASE, ends: bool = True) -> None:
+        self._choices = list(choices.values())
+        # Of two spellings of which one begins with the other, the longer is tried first.
+        longest_first = sorted(range(len(self._choices)), key=lambda index: -len(list(choices)[index]))
+        patterns = list(choices)
+        alternatives = "|".join(f"(?P<c{index}>{patterns[index]})" for index in longest_first)
         begin, end = (r"(?<!\w)", r"(?!\w)") if ends else ("", "")
-        self._word = re.compile(rf"{begin}(?:{ways}){end}", flags)
-        whole = "" if flags else r"(?:(?-i:(?<=[A-Z]))|(?![ \t]+\w))"  # `the answer is a river` names no option A
-        self._labelled = re.compile(rf"(?:{_LABEL})(?:{ways}){end}{whole}{_JOINED}", re.IGNORECASE)
-        self._first = re.compile(rf"(?i:{_BEGIN})(?:{ways}){end}{_JOINED}", flags)
+        self._word = re.compile(rf"{begin}(?:{alternatives}){end}", flags)
+        boundary = "" if flags else r"(?:(?-i:(?<=[A-Z]))|(?![ \t]+\w))"  # `the answer is a river` names no option A
+        self._labelled = re.compile(rf"(?:{_LABEL})(?:{alternatives}){end}{boundary}{_JOINED}", re.IGNORECASE)
+        self._first = re.compile(rf"(?i:{_BEGIN})(?:{alternatives}){end}{_JOINED}", flags)
 
-    def chosen(self, said: str) -> Label | None:
-        """The choice that is clear; None where none is."""
-        if labelled := [self._choice(found) for found in self._labelled.finditer(said)]:
+    def find_choice(self, text: str) -> Label | None:
+        """Return the choice that is clear; None if none is."""
+        if labelled := [self._choice(match) for match in self._labelled.finditer(text)]:
             return labelled[-1]
-        if found := self._first.match(said):
-            return self._choice(found)
-        for part in _ever_less(said):
-            named = set(self._named(part))
-            if len(named) == 1:
-                return named.pop()
+        if match := self._first.match(text):
+            return self._choice(match)
+        for part in _narrower_parts(text):
+            choices = set(self._named_choices(part))
+            if len(choices) == 1:
+                return choices.pop()
         return None
 
-    def _named(self, part: str) -> Iterator[Label]:
-        for found in self._word.finditer(part):
-            if not _NEGATED.search(part[max(0, found.start() - 30) : found.start()]):
-                yield self._choice(found)
+    def _named_choices(self, part: str) -> Iterator[Label]:
+        for match in self._word.finditer(part):
+            # A negation stands right before its word: 30 characters are enough.
+            if not _NEGATED.search(part[max(0, match.start() - 30) : match.start()]):
+                yield self._choice(match)
 
-    def _choice(self, found: re.Match[str]) -> Label:
-        return self._choices[int((found.lastgroup or "c0")[1:])]
+    def _choice(self, match: re.Match[str]) -> Label:
+        return self._choices[int((match.lastgroup or "c0")[1:])]
 
 
-def _ever_less(said: str) -> Iterator[str]:
-    """The whole, its first line, its last line, its last sentence, and the last clause of that."""
-    lines = [line for line in said.splitlines() if line.strip()] or [""]
-    yield said
+def _narrower_parts(text: str) -> Iterator[str]:
+    """Yield the whole, its first or last line, its last line, its last sentence, and the last clause of that."""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    yield text
     if len(lines) > 1 and not lines[0].rstrip().endswith((":", "?")):
         first, last = lines[0], lines[-1]
         yield first if len(first) < len(last) and len(first) < 40 else last
@@ -83,7 +85,7 @@ def _ever_less(said: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class OneOf(Parser[str]):
-    """One of some words, in any spelling and with any text around it.
+    """Parser of one of some words, in any spelling and with any text around it.
 
     A single letter counts only as a capital, unless it is the whole reply.
 
@@ -100,25 +102,25 @@ class OneOf(Parser[str]):
             raise WiringError(f"OneOf has options={self.options!r:.80}. Write the words: ('yes', 'no').")
 
     def parse(self, reply: str) -> str:
-        said = plain(reply)
-        alone = re.sub(r"[\W_]+", "", said).casefold()
+        text = normalize_reply(reply)
+        letters = re.sub(r"[\W_]+", "", text).casefold()
         for option in self.options:
-            if alone == re.sub(r"[\W_]+", "", option).casefold():
+            if letters == re.sub(r"[\W_]+", "", option).casefold():
                 return option
-        if (found := _options(self.options).chosen(said)) is not None:
-            return found
+        if (choice := _option_words(self.options).find_choice(text)) is not None:
+            return choice
         raise ValueError(f"it must be exactly one of: {', '.join(self.options)}")
 
 
 @lru_cache(maxsize=256)
-def _options(options: tuple[str, ...]) -> Words[str]:
+def _option_words(options: tuple[str, ...]) -> Words[str]:
     letters = all(len(option) == 1 for option in options)
-    written = {_pattern(option): option for option in options}
-    return Words(written, 0 if letters else re.IGNORECASE, ends=all(map(str.isascii, options)))
+    options_by_pattern = {_option_pattern(option): option for option in options}
+    return Words(options_by_pattern, 0 if letters else re.IGNORECASE, ends=all(map(str.isascii, options)))
 
 
-def _pattern(option: str) -> str:
-    """An option with any blank or mark between its words."""
+def _option_pattern(option: str) -> str:
+    """Return the pattern of an option, with any blank or mark between its words."""
     parts = [re.escape(part) for part in re.split(r"[\s_-]+", option) if part]
     return r"[\s_-]*".join(parts) or re.escape(option)
 
@@ -144,7 +146,7 @@ _NO_FIRST = re.compile(r"[\W_]*no\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class YesNo(Parser[bool]):
-    """True for yes, False for no; also in Chinese, Korean, Japanese, German, French and Spanish.
+    """Parser of yes (True) or no (False); also in Chinese, Korean, Japanese, German, French and Spanish.
 
     >>> YesNo().parse("No.")
     False
@@ -153,11 +155,11 @@ class YesNo(Parser[bool]):
     """
 
     def parse(self, reply: str) -> bool:
-        said = plain(reply)
-        if (found := _STRONG.chosen(said)) is not None:
-            return found
-        if _NO_FIRST.match(said):  # `no doubt` is no verdict, but a reply that begins so is
+        text = normalize_reply(reply)
+        if (verdict := _STRONG.find_choice(text)) is not None:
+            return verdict
+        if _NO_FIRST.match(text):  # `no doubt` is no verdict, but a reply that begins so is
             return False
-        if (found := _WEAK.chosen(said)) is not None:
-            return found
+        if (verdict := _WEAK.find_choice(text)) is not None:
+            return verdict
         raise ValueError("it must be exactly one of: yes, no")

@@ -1,4 +1,4 @@
-"""How operators ask for probabilities: of the first tokens of a reply, and of the tokens of a given text."""
+"""Operators that ask for probabilities: of the first tokens of a reply, and of the tokens of a given text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, exchanged
 from spolia.errors import WiringError
 from spolia.models.prompting.role import Brief, Role
-from spolia.models.protocols import ForetellsTokens, ScoresContinuations, able_to
+from spolia.models.protocols import ForetellsTokens, ScoresContinuations, require_capabilities
 from spolia.types import Message, Prompt, Token, Value
 from spolia.types.outcomes import successes
 
 
 @dataclass(frozen=True)
 class FirstTokens(Operator[Brief | Prompt, tuple[Token, ...]]):
-    """The most probable first tokens of the reply to a prompt, best first, each with ln p. One call, and nothing is
+    """Get the most probable first tokens of the reply to a prompt, best first, each with ln p. One call, and nothing is
     generated beyond one token.
 
     Args:
@@ -39,9 +39,9 @@ class FirstTokens(Operator[Brief | Prompt, tuple[Token, ...]]):
 
     def apply(self, value: Brief | Prompt, /) -> tuple[Token, ...]:
         prompt = self.reads(value)
-        found = able_to(self.llm, ForetellsTokens).next_tokens(prompt, top=self.top)
-        exchanged(self.llm.name, prompt, found)
-        return found
+        tokens = require_capabilities(self.llm, ForetellsTokens).next_tokens(prompt, top=self.top)
+        exchanged(self.llm.name, prompt, tokens)
+        return tokens
 
     def reads(self, value: Brief | Prompt, /) -> Prompt:
         if isinstance(value, Prompt):
@@ -55,7 +55,7 @@ class FirstTokens(Operator[Brief | Prompt, tuple[Token, ...]]):
 
 OPENING = "A text:"
 """What the first token of a text follows, since servers tell nothing of a text that follows nothing."""
-BEFORE = 4_000
+CONTEXT_CHARACTERS = 4_000
 """Characters before a text that are shown with it at most, so that a model's window holds both."""
 
 
@@ -65,9 +65,9 @@ IMPOSSIBLE = 1e6
 
 @dataclass(frozen=True)
 class Continuation(Value):
-    """A text, and what it follows.
+    """Text, and the prompt that it follows.
 
-    >>> Continuation.of("It fell.", "The tide rose.").prompt.text
+    >>> Continuation.from_texts("It fell.", "The tide rose.").prompt.text
     'A text:\\n\\nThe tide rose.\\n'
     """
 
@@ -75,15 +75,15 @@ class Continuation(Value):
     text: str
 
     @classmethod
-    def of(cls, text: str, *before: str) -> Self:
-        """A text after others, of which the last characters count."""
-        said = [part[-BEFORE:] for part in before if part.strip()]
-        return cls(Prompt((Message("user", "\n\n".join((OPENING, *said)) + "\n"),)), text)
+    def from_texts(cls, text: str, *preceding: str) -> Self:
+        """Make a text follow others, of which the last characters count."""
+        parts = [part[-CONTEXT_CHARACTERS:] for part in preceding if part.strip()]
+        return cls(Prompt((Message("user", "\n\n".join((OPENING, *parts)) + "\n"),)), text)
 
 
 @dataclass(frozen=True)
 class Likelihood(Operator[Continuation, tuple[Token, ...]]):
-    """The tokens of a text, each with ln p(x_t | the text before), at most 0. Nothing is generated.
+    """Get the tokens of a text, each with ln p(x_t | the text before), at most 0. Nothing is generated.
 
     Args:
         llm: a model with the capability `scores`.
@@ -95,7 +95,7 @@ class Likelihood(Operator[Continuation, tuple[Token, ...]]):
     >>> from spolia.models.http.completions import CompletionModel
     >>> from spolia.testing import OpenAIServer, ServedReply
     >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:
-    ...     Likelihood(CompletionModel("any", server.url))(Continuation.of("Paris."))
+    ...     Likelihood(CompletionModel("any", server.url))(Continuation.from_texts("Paris."))
     (Token(text='\\nParis.', logprob=-3.5),)
     """
 
@@ -106,14 +106,14 @@ class Likelihood(Operator[Continuation, tuple[Token, ...]]):
     def apply(self, value: Continuation, /) -> tuple[Token, ...]:
         if not value.text:
             return ()
-        found = able_to(self.llm, ScoresContinuations).continuation(value.prompt, value.text)
-        exchanged(self.llm.name, value.prompt, found)
-        return found
+        tokens = require_capabilities(self.llm, ScoresContinuations).continuation(value.prompt, value.text)
+        exchanged(self.llm.name, value.prompt, tokens)
+        return tokens
 
 
 @dataclass(frozen=True)
 class Surprise(Value):
-    """A stretch of a text, from start to end, and its self-information in nats: -ln p, at least 0."""
+    """Stretch of a text, from start to end, and its self-information in nats: -ln p, at least 0."""
 
     start: int
     end: int
@@ -121,45 +121,51 @@ class Surprise(Value):
 
 
 def surprises(llm: ScoresContinuations, texts: Sequence[Continuation]) -> list[list[Surprise]]:
-    """What surprises a model in each text; asked at the same time. ModelRejected if it states no log-probabilities."""
+    """Measure how much each text surprises a model; all at the same time. ModelRejected if it states no
+    log-probabilities."""
     scored = successes(Likelihood(llm).batch(texts))
-    return [aligned(tokens, asked.text) for tokens, asked in zip(scored, texts, strict=True)]
+    return [align_tokens(tokens, continuation.text) for tokens, continuation in zip(scored, texts, strict=True)]
 
 
-def aligned(tokens: Sequence[Token], text: str) -> list[Surprise]:
-    """The places of the tokens of a text. Together they are all of it: what a token does not name belongs to the
-    one before, and a token that cannot be found (a piece of a character) counts for the one after.
+def align_tokens(tokens: Sequence[Token], text: str) -> list[Surprise]:
+    """Return the places of the tokens of a text. Together they cover it: a stretch that no token names belongs to the
+    token before, and a token that cannot be found (a piece of a character) counts for the one after.
 
-    >>> aligned((Token(" Pa", -1.0), Token("ris", -2.0), Token("?", -0.5)), "Paris.")
+    >>> align_tokens((Token(" Pa", -1.0), Token("ris", -2.0), Token("?", -0.5)), "Paris.")
     [Surprise(start=0, end=2, nats=1.0), Surprise(start=2, end=6, nats=2.5)]
     """
     if unknown := sum(not token.logprob <= 0 for token in tokens):  # NaN is not
-        said = f"{unknown} of {len(tokens)} tokens have no log-probability, and count as foretold."
-        degrade(said, partly=unknown < len(tokens))
+        message = f"{unknown} of {len(tokens)} tokens have no log-probability, and count as foretold."
+        degrade(message, partly=unknown < len(tokens))
     starts: list[int] = []
     nats: list[float] = []
-    at, held = 0, 0.0
+    position, pending = 0, 0.0
     for token in tokens:
         surprise = min(IMPOSSIBLE, max(0.0, -token.logprob))  # 0 for what is none
-        place = _place(token.text, text, at, first=not starts)
+        place = _find_token(token.text, text, position, first=not starts)
         if place is None:
-            held += surprise
+            pending += surprise
             continue
         starts.append(place[0])
-        nats.append(surprise + held)
-        at, held = place[1], 0.0
+        nats.append(surprise + pending)
+        position, pending = place[1], 0.0
     if not starts:
-        return [Surprise(0, len(text), held)] if text else []
-    nats[-1] += held
+        return [Surprise(0, len(text), pending)] if text else []
+    nats[-1] += pending
     starts[0] = 0
     ends = [*starts[1:], len(text)]
-    return [Surprise(start, end, own) for start, end, own in zip(starts, ends, nats, strict=True) if end > start]
+    return [
+        Surprise(start, end, token_nats)
+        for start, end, token_nats in zip(starts, ends, nats, strict=True)
+        if end > start
+    ]
 
 
-def _place(token: str, text: str, at: int, first: bool) -> tuple[int, int] | None:
-    """Start and end of a token from a place of the text on; the first may have begun before the text."""
-    for said in (token, token.lstrip()) if first else (token,):
-        if said and text.startswith(said, at):
-            return at, at + len(said)
-    found = text.find(token.strip(), at, at + len(token) + 20) if token.strip() else -1
-    return None if found < 0 else (found, found + len(token.strip()))
+def _find_token(token: str, text: str, start: int, first: bool) -> tuple[int, int] | None:
+    """Return start and end of a token from a place of the text on; the first may have begun before the text."""
+    for spelling in (token, token.lstrip()) if first else (token,):
+        if spelling and text.startswith(spelling, start):
+            return start, start + len(spelling)
+    # Tokenizers drop or add a few characters between tokens; further on would be another token.
+    index = text.find(token.strip(), start, start + len(token) + 20) if token.strip() else -1
+    return None if index < 0 else (index, index + len(token.strip()))

@@ -1,4 +1,4 @@
-"""How operators ask language models: with a prompt file, through `generated`; what fails is recorded the same way."""
+"""Requests of operators to language models: with a prompt file, through one function, with failures recorded alike."""
 
 import json
 import re
@@ -10,13 +10,23 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, emit, exchanged, is_streamed, note, replied, retract
 from spolia.core.validation import validate
 from spolia.errors import BudgetSpent, EmptyReply, ModelError, ModelRejected, ModelUnavailable, ThoughtCut
-from spolia.models.marks import ANSWER, CHANNELS, CLOSES, FINAL, LONGEST_ANSWER, OPENS, THOUGHTS, spelt, without_marks
-from spolia.models.parsers import Parser, spoken
-from spolia.models.parsers.parser import thinking_aloud
+from spolia.models.marks import (
+    ANSWER,
+    CHANNELS,
+    CLOSES,
+    FINAL,
+    LONGEST_ANSWER,
+    OPENS,
+    THOUGHTS,
+    escape_marks,
+    join_patterns,
+)
+from spolia.models.parsers import Parser, strip_thoughts
+from spolia.models.parsers.parser import prepend_thought
 from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, Setting, Template
-from spolia.models.prompting.thought_budget import thought_through
-from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel, unread
+from spolia.models.prompting.thought_budget import ask_with_thought
+from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel, ignore_text
 from spolia.types import Addressed, Failure, Generation, Message, Prompt, Token, Value, digest_of, kept
 
 T = TypeVar("T")
@@ -24,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PromptFile(Value):
-    """A prompt file, as something outside the flow whose content may change.
+    """Prompt file, as something outside the flow whose content may change.
 
     Args:
         place: of the file; see `spolia.models.prompting.template`.
@@ -38,12 +48,12 @@ class PromptFile(Value):
     scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
-        """Changes with what the file says, and those beside it in other languages."""
-        return "|".join(found.digest.hex() for found in template.every(self.place, self.language).values())
+        """Return the hashes of the file and of its translations, which change with their texts."""
+        return "|".join(file.digest.hex() for file in template.read_all(self.place, self.language).values())
 
 
 class Prompted:
-    """Mixed into an operator whose field `prompt` names a file: the file is one of its resources, as a `Role` is.
+    """Mixin for an operator whose field `prompt` names a file: the file is one of its resources, as a `Role` is.
 
     Class attributes:
         places: what the file must have a place for.
@@ -56,37 +66,37 @@ class Prompted:
 
     @property
     def prompt_file(self) -> str:
-        """Where its prompt file is."""
+        """Return the place of its prompt file."""
         return self.prompt
 
     @kept
     def resources(self) -> tuple[Addressed, ...]:
-        """Stores, models and its prompt file."""
+        """Return stores, models and its prompt file."""
         return (*super().resources, PromptFile(self.prompt_file, self.language))  # type: ignore[misc]
 
     def template(self, question: str) -> Template:
-        """What the prompt file says in the language of a question; ModelError if it cannot be read or lacks a place."""
-        found = template.chosen(self.prompt_file, {"question": question}, self.language)
-        _refuse_without(self.prompt, self.places, found.places)
-        return found
+        """Return the prompt file in the language of a question; ModelError if it cannot be read or lacks a place."""
+        loaded = template.read_translated(self.prompt_file, {"question": question}, self.language)
+        _refuse_without(self.prompt, self.places, loaded.places)
+        return loaded
 
 
-def _refuse_without(prompt: str, wanted: Sequence[str], places: frozenset[str]) -> None:
-    if missing := [name for name in wanted if name not in places]:
+def _refuse_without(prompt: str, required: Sequence[str], places: frozenset[str]) -> None:
+    if missing := [name for name in required if name not in places]:
         raise ModelError(f"The prompt {prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand.")
 
 
-def generated(
+def generate_reply(
     llm: LanguageModel,
     prompt: Prompt,
     on_text: Callable[[str], None] | None,
     *,
     schema: Mapping[str, Any] | None = None,
-    to: str = "",
+    title: str = "",
     max_tokens: int,
     **settings: Any,
 ) -> Generation:
-    """A model's reply to a prompt: the one way in which operators get one.
+    """Get a model's reply to a prompt: the one way in which operators get one.
 
     Raises:
         ThoughtCut: what the model thought has filled the reply.
@@ -95,46 +105,50 @@ def generated(
         on_text: gets the reply, piece by piece if the run is streamed, else when it is complete: a stream that breaks
             can be asked for again as long as nobody has read its beginning.
         schema: what the reply is held to, if the model can.
-        to: what the prompt is called in messages.
+        title: what the prompt is called in messages.
         settings: more arguments of `LanguageModel.generate`.
     """
     settings |= {"max_tokens": max_tokens}
-    asked, is_read = False, on_text is not None and is_streamed()
-    listener = on_text if is_read or on_text is None else unread
+    was_asked, is_read = False, on_text is not None and is_streamed()
+    # A reply that nobody reads yet is streamed all the same, so that a slow server does not time out.
+    listener = on_text if is_read or on_text is None else ignore_text
 
     def ask(tokens: int) -> Generation:
-        nonlocal asked
-        if asked and on_text is not None:
+        nonlocal was_asked
+        if was_asked and on_text is not None:
             retract()  # a thought that was cut
-        asked = True
-        more = settings | {"max_tokens": tokens}
+        was_asked = True
+        arguments = settings | {"max_tokens": tokens}
         if schema and STRUCTURED in llm.capabilities and isinstance(llm, KeepsSchemas):
-            return llm.structured(prompt, schema, on_text=listener, **more)
-        return llm.generate(prompt, on_text=listener, **more)
+            return llm.structured(prompt, schema, on_text=listener, **arguments)
+        return llm.generate(prompt, on_text=listener, **arguments)
 
-    found = replied(lambda: _asked_for(llm, prompt, schema, settings), lambda: thought_through(llm, ask, max_tokens))
-    if on_text is not None and not (asked and is_read):
-        on_text(found.text)
-    exchanged(llm.name, prompt, found)
-    if found.finish_reason == "length":
-        note(f"The reply{f' to {to}' if to else ''} was cut off at max_tokens={max_tokens}.", counted=True)
-    return found
+    generation = replied(
+        lambda: _reply_key(llm, prompt, schema, settings), lambda: ask_with_thought(llm, ask, max_tokens)
+    )
+    if on_text is not None and not (was_asked and is_read):
+        on_text(generation.text)
+    exchanged(llm.name, prompt, generation)
+    if generation.finish_reason == "length":
+        note(f"The reply{f' to {title}' if title else ''} was cut off at max_tokens={max_tokens}.", counted=True)
+    return generation
 
 
-def _asked_for(
+def _reply_key(
     llm: LanguageModel, prompt: Prompt, schema: Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> bytes | None:
-    """What a reply depends on: the model, the rendered prompt, how it is asked. None where the model does not tell."""
-    if (made := llm.fingerprint()) is None:
+    """Return the key that a reply depends on: the model, the rendered prompt, the settings. None for a model without a
+    fingerprint."""
+    if (fingerprint := llm.fingerprint()) is None:
         return None
-    how = json.dumps([schema, settings], sort_keys=True, default=repr)
+    request = json.dumps([schema, settings], sort_keys=True, default=repr)
     try:
-        return digest_of(("reply", llm, made, prompt, prompt.role, how))
+        return digest_of(("reply", llm, fingerprint, prompt, prompt.role, request))
     except TypeError:
         return None
 
 
-def spoken_reply(
+def generate_answer(
     llm: LanguageModel,
     prompt: Prompt,
     on_text: Callable[[str], None],
@@ -143,7 +157,7 @@ def spoken_reply(
     take_back: Callable[[], None] = retract,
     **settings: Any,
 ) -> Generation:
-    """`generated`, for a reply that is an answer: without the thought (`<think>…</think>`) that it begins with.
+    """Get a reply that is an answer, as `generated` does, without the thought (`<think>…</think>`) that it begins with.
 
     A server that does not tell thoughts apart may send one without its beginning, which is part of the prompt then. It
     is handed to `on_text` like an answer, until its end.
@@ -151,81 +165,82 @@ def spoken_reply(
     Args:
         take_back: called when all that `on_text` got was such a thought.
     """
-    held: str | None = ""
-    last, ended = "", False
+    pending: str | None = ""
+    tail, has_ended = "", False
 
     def tell(piece: str) -> None:
-        nonlocal held, last, ended
-        if held is None:
-            *thought, last = _CLOSING.split(last + piece)
+        nonlocal pending, tail, has_ended
+        if pending is None:
+            *thought, tail = _CLOSING.split(tail + piece)
             if not thought:
-                last = last[-_LONGEST_CLOSING:]
+                # The mark that ends a thought may be split between two pieces.
+                tail = tail[-_LONGEST_CLOSING:]
                 return on_text(piece)
             take_back()
-            held, piece, ended = "", last, True
-        if ended:  # blanks after a thought are no part of the answer
-            held, piece = "", (held + piece).lstrip()
-        said = after_thought(held + piece)
-        if said is not None:
-            held, last = None, said[-_LONGEST_CLOSING:]
-            return on_text(said)
-        held += piece
-        if begun := _BEGUN.match(held):
-            held = begun[0] + held[begun.end() :][-_LONGEST_CLOSING:]  # enough to see its end
+            pending, piece, has_ended = "", tail, True
+        if has_ended:  # blanks after a thought are no part of the answer
+            pending, piece = "", (pending + piece).lstrip()
+        answer = after_thought(pending + piece)
+        if answer is not None:
+            pending, tail = None, answer[-_LONGEST_CLOSING:]
+            return on_text(answer)
+        pending += piece
+        if opening := _BEGUN.match(pending):
+            pending = opening[0] + pending[opening.end() :][-_LONGEST_CLOSING:]  # enough to see its end
         return None
 
-    found = generated(llm, prompt, tell, max_tokens=max_tokens, **settings)
-    said = after_thought(found.text)
-    if said is None and (rest := _rest(found.text)) and not _BEGUN.match(rest):
-        said = rest
-        on_text(said)
-    return found.but(text=said or "", tokens=_spelling(said or "", found))
+    generation = generate_reply(llm, prompt, tell, max_tokens=max_tokens, **settings)
+    answer = after_thought(generation.text)
+    if answer is None and (rest := _after_last_thought(generation.text)) and not _BEGUN.match(rest):
+        answer = rest
+        on_text(answer)
+    return generation.but(text=answer or "", tokens=_answer_tokens(answer or "", generation))
 
 
-def _spelling(said: str, found: Generation) -> tuple[Token, ...]:
-    """The tokens of the spoken part, which ends the reply."""
-    unsaid, kept = len(found.text) - len(said), list[Token]()
-    if not unsaid:
-        return found.tokens
-    for token in found.tokens:
-        if unsaid < len(token.text):
-            kept.append(token.but(text=token.text[unsaid:]) if unsaid > 0 else token)
-        unsaid -= len(token.text)
-    return tuple(kept)
+def _answer_tokens(answer: str, generation: Generation) -> tuple[Token, ...]:
+    """Return the tokens of the answer, which ends the reply."""
+    skipped, tokens = len(generation.text) - len(answer), list[Token]()
+    if not skipped:
+        return generation.tokens
+    for token in generation.tokens:
+        if skipped < len(token.text):
+            tokens.append(token.but(text=token.text[skipped:]) if skipped > 0 else token)
+        skipped -= len(token.text)
+    return tuple(tokens)
 
 
-_CHANNELS = spelt(tuple(map(re.escape, CHANNELS)))
+_CHANNELS = join_patterns(tuple(map(re.escape, CHANNELS)))
 _BEGUN = re.compile(
-    rf"\s*+(?:{OPENS}(?:{spelt(THOUGHTS)}){CLOSES}|(?-i:{_CHANNELS})|<\|channel\|>final)", re.IGNORECASE
+    rf"\s*+(?:{OPENS}(?:{join_patterns(THOUGHTS)}){CLOSES}|(?-i:{_CHANNELS})|<\|channel\|>final)", re.IGNORECASE
 )
-_CLOSING = re.compile(rf"{OPENS}/(?:{spelt(THOUGHTS)})\s{{0,3}}{CLOSES}|{ANSWER}", re.IGNORECASE)
+_CLOSING = re.compile(rf"{OPENS}/(?:{join_patterns(THOUGHTS)})\s{{0,3}}{CLOSES}|{ANSWER}", re.IGNORECASE)
 _LONGEST_CLOSING = max(LONGEST_ANSWER, max(map(len, THOUGHTS)) + 6)
 _FIRST = (*(f"<{name}>" for name in THOUGHTS), *map(str.lower, CHANNELS), FINAL)
 """What a reply with a thought begins with."""
 
 
 def after_thought(text: str) -> str | None:
-    """What follows the thought with which a reply begins; None within it, or where one may yet begin.
+    """Return the text after the thought with which a reply begins; None within it, or where one may yet begin.
 
     >>> after_thought(" <think>Nokia?</think> Nokia."), after_thought("<think>Nokia"), after_thought("1 < 2")
     ('Nokia.', None, '1 < 2')
     >>> after_thought("Sony? No.</think> Nokia."), after_thought("Sony?</think><think>")
     ('Nokia.', None)
     """
-    said = _rest(text)
-    begun = said.strip().lower().replace("◁", "<")
-    return None if _BEGUN.match(said) or any(first.startswith(begun) for first in _FIRST) else said
+    rest = _after_last_thought(text)
+    beginning = rest.strip().lower().replace("◁", "<")
+    return None if _BEGUN.match(rest) or any(first.startswith(beginning) for first in _FIRST) else rest
 
 
-def _rest(text: str) -> str:
-    """What follows the last end of a thought, or all."""
-    *thought, said = _CLOSING.split(text)
-    return said.lstrip() if thought else text
+def _after_last_thought(text: str) -> str:
+    """Return the text after the last end of a thought, or all of it."""
+    *thought, rest = _CLOSING.split(text)
+    return rest.lstrip() if thought else text
 
 
 @dataclass(frozen=True)
 class Role(Value, Generic[T]):
-    """A task for a language model. It is a field of an operator, and its prompt a dimension to search.
+    """Task for a language model. It is a field of an operator, and its prompt a dimension to search.
 
     A reply that is empty or cannot be read is sent back once with what is wrong, which is counted; if the second cannot
     be read either, `default` holds, and the result is marked as degraded, so that it is counted and not cached.
@@ -254,7 +269,7 @@ class Role(Value, Generic[T]):
 
     def __post_init__(self) -> None:
         validate(self, ModelError)
-        template.checked_language(self.language, f"The role of {self.title!r}")
+        template.check_language(self.language, f"The role of {self.title!r}")
         try:
             if self.default is not None:
                 self.parser.parse(self.default)
@@ -265,33 +280,35 @@ class Role(Value, Generic[T]):
     scoped: ClassVar[bool] = False
 
     def fingerprint(self) -> str:
-        """Changes with the text of the prompt files: results of another text are not taken for this one's."""
+        """Return the hashes of the prompt files, so that results of another text are not taken for this one's."""
         files = [self.prompt, self.repair] if self.repair else [self.prompt]
-        return "|".join(found.digest.hex() for file in files for found in template.every(file, self.language).values())
+        return "|".join(
+            version.digest.hex() for file in files for version in template.read_all(file, self.language).values()
+        )
 
     @property
     def title(self) -> str:
-        """What the prompt is called in messages."""
+        """Return the prompt's title in messages."""
         return template.title_of(self.prompt)
 
     @property
     def calls(self) -> int:
-        """The largest number of calls for one question: the question, and the reply that is sent back."""
+        """Return the largest number of calls for one question: the question, and the reply that is sent back."""
         return 2 if self.repair else 1
 
     @property
     def places(self) -> frozenset[str]:
-        """What has a place in the prompt, whatever its language."""
-        found = [one.places for one in template.every(self.prompt, self.language).values()]
-        return frozenset.intersection(*found)
+        """Return the places that the prompt has in every language."""
+        places_by_language = [file.places for file in template.read_all(self.prompt, self.language).values()]
+        return frozenset.intersection(*places_by_language)
 
     def refuse_without(self, *places: str) -> None:
         """Raise ModelError for a prompt file that would not show the model what it is asked about."""
         _refuse_without(self.prompt, places, self.places)
 
     def prompt_for(self, values: Filling, *, sample: int = 0) -> Prompt:
-        """The prompt file with texts at its places; several texts become numbered blocks."""
-        return Prompt(template.chosen(self.prompt, values, self.language).filled(values), sample, self.title)
+        """Return the prompt file with texts at its places; several texts become numbered blocks."""
+        return Prompt(template.read_translated(self.prompt, values, self.language).fill(values), sample, self.title)
 
     def ask(
         self,
@@ -303,7 +320,7 @@ class Role(Value, Generic[T]):
         temperature: float = 0.0,
         on_text: Callable[[str], None] | None = None,
     ) -> T:
-        """What the parser reads in the model's reply.
+        """Ask the model and return the parsed reply.
 
         Args:
             on_text: gets the reply as it comes, for a role whose reply is what the user sees
@@ -316,77 +333,81 @@ class Role(Value, Generic[T]):
             EmptyReply: no reply can be read, and there is no default.
         """
         prompt = self.prompt_for(values, sample=sample)
-        how: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
-        first, reason = prompt, ""
+        settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+        original, reason = prompt, ""
         for may_repair in (bool(self.repair), False):
             try:
-                said = generated(llm, prompt, on_text, schema=self.parser.schema, to=self.title, **how)
+                generation = generate_reply(
+                    llm, prompt, on_text, schema=self.parser.schema, title=self.title, **settings
+                )
             except ThoughtCut as error:
                 reply, reason, may_repair = "", str(error).rstrip("."), False
             except EmptyReply as error:
                 reply, reason = "", str(error).rstrip(".")
             except BudgetSpent as error:
-                if prompt is first or self.default is None or error.in_loop:
+                if prompt is original or self.default is None or error.in_loop:
                     raise
                 reason += "; the budget allows no second try"
                 break
             else:
-                reply = said.text
+                reply = generation.text
                 try:
-                    whole = thinking_aloud(reply, said.thoughts) if self.parser.reads_thoughts else reply
-                    found = self.parser.parse(whole)
+                    text = prepend_thought(reply, generation.thoughts) if self.parser.reads_thoughts else reply
+                    value = self.parser.parse(text)
                 except ValueError as error:
                     reason = str(error)
                 else:
-                    if prompt is not first:
+                    if prompt is not original:
                         note(f"A reply to {self.title} could not be read; the second could.", counted=True)
-                    return found
+                    return value
             if on_text is not None:
                 retract()
             if not may_repair:
                 break
-            wrong = without_marks(reason) if reply else "it is empty"
-            written = f", written: {self.parser.form}" if self.parser.form else ""
-            again = template.chosen(self.repair, values, self.language).filled({"reason": Setting(f"{wrong}{written}")})
-            prompt = sent_back(prompt, spoken(reply), again)
+            problem = escape_marks(reason) if reply else "it is empty"
+            form = f", written: {self.parser.form}" if self.parser.form else ""
+            request = template.read_translated(self.repair, values, self.language).fill(
+                {"reason": Setting(f"{problem}{form}")}
+            )
+            prompt = append_turn(prompt, strip_thoughts(reply), request)
         if self.default is None:
             raise EmptyReply(f"{llm.name} replied to {self.title} what cannot be read: {reason}. It has no default.")
         degrade(f"The reply to {self.title} could not be read ({reason}); its default {self.default!r} holds.")
         return self.parser.parse(self.default)
 
 
-def sent_back(prompt: Prompt, reply: str, asked: Sequence[Message]) -> Prompt:
-    """The prompt, its reply, and the next message.
+def append_turn(prompt: Prompt, reply: str, request: Sequence[Message]) -> Prompt:
+    """Return the prompt with its reply and the next message.
 
     Many servers refuse an empty message, and two of the same role in turn: after an empty reply, the next message is
     joined to the last message of the prompt.
     """
     if reply:
-        prompt = continued(prompt, reply)
-        return prompt.but(messages=(*prompt.messages, *asked))
-    *before, last = prompt.messages
-    text = "\n\n".join(message.content for message in (last, *asked))
-    return prompt.but(messages=(*before, last.but(content=text)))
+        prompt = continue_prompt(prompt, reply)
+        return prompt.but(messages=(*prompt.messages, *request))
+    *earlier, last = prompt.messages
+    text = "\n\n".join(message.content for message in (last, *request))
+    return prompt.but(messages=(*earlier, last.but(content=text)))
 
 
-def continued(prompt: Prompt, *written: str) -> Prompt:
-    """The prompt, with the beginning of the reply, whose end is asked for.
+def continue_prompt(prompt: Prompt, *parts: str) -> Prompt:
+    """Return the prompt with the beginning of the reply, whose end is asked for.
 
     Args:
-        written: what follows each other; marks are left in a `Setting` only.
+        parts: what follows each other; marks are left in a `Setting` only.
 
     >>> from spolia.types import Message
     >>> asked = Prompt((Message("user", "Who employed Olsen?"),))
-    >>> continued(asked, Setting("[Relevant]"), "Nokia [Relevant]").messages[-1].content
+    >>> continue_prompt(asked, Setting("[Relevant]"), "Nokia [Relevant]").messages[-1].read_content
     '[Relevant]Nokia ⟦Relevant]'
     """
-    text = "".join(part if isinstance(part, Setting) else without_marks(part) for part in written)
+    text = "".join(part if isinstance(part, Setting) else escape_marks(part) for part in parts)
     return prompt.but(messages=(*prompt.messages, Message("assistant", text)))
 
 
 @dataclass(frozen=True)
 class Brief(Value):
-    """The messages for a model, and the case that they ask about.
+    """Messages for a model, and the case that they ask about.
 
     Args:
         places: by place of the prompt file: a text, or several texts.
@@ -397,8 +418,8 @@ class Brief(Value):
     sample: int = 0
 
     @classmethod
-    def of(cls, sample: int = 0, **places: str | tuple[str, ...]) -> Self:
-        """The brief with these texts."""
+    def from_texts(cls, sample: int = 0, **places: str | tuple[str, ...]) -> Self:
+        """Make the brief with these texts."""
         return cls(tuple(places.items()), sample)
 
 
@@ -446,12 +467,12 @@ class Ask(Operator[Brief, Any]):
         )
 
     def reply(self, sample: int = 0, **places: str | tuple[str, ...]) -> Any:
-        """The model's reply to the prompt with these texts at its places.
+        """Return the model's reply to the prompt with these texts at its places.
 
         Args:
             sample: number of the random draw; counts above temperature 0.
         """
-        return self(Brief.of(sample, **places))
+        return self(Brief.from_texts(sample, **places))
 
     def reads(self, value: Brief, /) -> Prompt:
         return self.role.prompt_for(dict(value.places), sample=self._sample(value))
@@ -468,23 +489,26 @@ def replies(ask: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any]:
 
     That is recorded as `passed_over` does.
     """
-    return passed_over(ask.batch(briefs), "A question to the model failed and is skipped")
+    return record_failures(ask.batch(briefs), "A question to the model failed and is skipped")
 
 
-def passed_over(results: Sequence[T | Failure], said: str, *, needed: bool = False) -> list[T | Failure]:
-    """The results of asking a model several times, the failures recorded: a result made from the others is degraded.
+def record_failures(
+    results: Sequence[T | Failure], message: str, *, raise_if_all_failed: bool = False
+) -> list[T | Failure]:
+    """Return the results of asking a model several times, and record the failures: a result made from the others is
+    degraded.
 
     An error that is not the model's is a mistake of the caller or a spent budget, and is raised.
 
     Args:
-        said: what a failure means.
-        needed: raise the first failure if all failed.
+        message: what a failure means.
+        raise_if_all_failed: raise the first failure if all failed.
     """
     failures = [result for result in results if isinstance(result, Failure)]
     for failure in failures:
         if not isinstance(failure.error, (ModelUnavailable, ModelRejected)) or (
-            needed and len(failures) == len(results)
+            raise_if_all_failed and len(failures) == len(results)
         ):
             raise failure.raised()
-        degrade(f"{said}: {failure.message}", partly=len(failures) < len(results))
+        degrade(f"{message}: {failure.message}", partly=len(failures) < len(results))
     return list(results)

@@ -1,4 +1,4 @@
-"""A stand-in for a language model's words: replies that are written down beforehand."""
+"""Stand-ins for models: scripted replies, and models that record requests and do not reply."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -8,10 +8,10 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 from spolia.core.patterns import NO_PATTERN
 from spolia.core.run_context import check_cancelled, reach, reserve
 from spolia.errors import ModelRejected, SpoliaError
-from spolia.models.http.replies import estimated_tokens
+from spolia.models.http.replies import estimate_tokens
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind
 from spolia.types import Generation, Prompt, Token, Usage, Value
-from spolia.worker_process import Died, pattern_matches
+from spolia.worker_process import WorkerDied, pattern_matches
 
 _MATCH_S = 5.0
 Script: TypeAlias = tuple[str | tuple[str, ...], ...]
@@ -19,7 +19,8 @@ Script: TypeAlias = tuple[str | tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class ScriptedModel(Value):
-    """Replies by looking at the prompt, and has no memory: the same prompt gets the same reply, in any order of calls.
+    """Model that replies by looking at the prompt, and has no memory: the same prompt gets the same reply, in any order
+    of calls.
 
     Args:
         replies: rows `(pattern, reply)`; the first whose regular expression is found in the prompt's text replies. A
@@ -54,8 +55,8 @@ class ScriptedModel(Value):
             try:
                 re.compile(row[0])
             except NO_PATTERN as error:
-                said = f"{row[0]!r:.200} is not a regular expression: {error}"
-                raise ModelRejected(f"{said}. Write re.escape(...).") from error
+                message = f"{row[0]!r:.200} is not a regular expression: {error}"
+                raise ModelRejected(f"{message}. Write re.escape(...).") from error
 
     scoped: ClassVar[bool] = False
 
@@ -72,19 +73,19 @@ class ScriptedModel(Value):
         logprobs: bool = False,
         on_text: Callable[[str], None] | None = None,
     ) -> Generation:
-        """The scripted reply, cut and counted like a real one."""
-        for wanted in (CHAT, LOGPROBS) if logprobs else (CHAT,):
-            if wanted not in self.capabilities:
+        """Return the scripted reply, cut and counted like a real one."""
+        for capability in (CHAT, LOGPROBS) if logprobs else (CHAT,):
+            if capability not in self.capabilities:
                 raise ModelRejected(
-                    f"{self.name} was not given {wanted!r}. Write capabilities="
-                    f"{{{', '.join(map(repr, sorted({CHAT, wanted, *self.capabilities})))}}}."
+                    f"{self.name} was not given {capability!r}. Write capabilities="
+                    f"{{{', '.join(map(repr, sorted({CHAT, capability, *self.capabilities})))}}}."
                 )
         reach(self)
-        sent = sum(len(message.content.split()) for message in prompt.messages)
-        with reserve(Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)) as held:
+        input_tokens = sum(len(message.content.split()) for message in prompt.messages)
+        with reserve(Usage(calls=1, input_tokens=input_tokens, output_tokens=max_tokens)) as reservation:
             check_cancelled()
             words, finish_reason = _cut(self._reply(prompt), max_tokens, stop)
-            held.settle(Usage(calls=1, input_tokens=sent, output_tokens=len(words)))
+            reservation.settle(Usage(calls=1, input_tokens=input_tokens, output_tokens=len(words)))
             if on_text is not None:
                 for piece in words if STREAM in self.capabilities else ["".join(words)]:
                     check_cancelled()
@@ -92,27 +93,27 @@ class ScriptedModel(Value):
         tokens = tuple(Token(word, self.logprob) for word in words) if logprobs else ()
         return Generation("".join(words), finish_reason, tokens)
 
-    def _charged(self, prompt: Prompt, tokens: int) -> None:
+    def _charge(self, prompt: Prompt, tokens: int) -> None:
         """Count a call that is no chat."""
         reach(self)
-        sent = sum(len(message.content.split()) for message in prompt.messages)
-        with reserve(Usage(calls=1, input_tokens=sent, output_tokens=tokens)) as held:
-            held.settle(Usage(calls=1, input_tokens=sent, output_tokens=tokens))
+        input_tokens = sum(len(message.content.split()) for message in prompt.messages)
+        with reserve(Usage(calls=1, input_tokens=input_tokens, output_tokens=tokens)) as reservation:
+            reservation.settle(Usage(calls=1, input_tokens=input_tokens, output_tokens=tokens))
 
     def _reply(self, prompt: Prompt) -> str:
         text = prompt.text
         for row in self._rows():
             if self._is_found(row[0], text):
                 return row[1 + prompt.sample % (len(row) - 1)]
-        shown = text if len(text) <= 200 else f"{text[:100]} ... {text[-100:]}"
+        excerpt = text if len(text) <= 200 else f"{text[:100]} ... {text[-100:]}"
         raise ModelRejected(
-            f"{self.name} has no reply to this prompt: {shown!r}. Add a row (pattern, reply), or ('', reply)."
+            f"{self.name} has no reply to this prompt: {excerpt!r}. Add a row (pattern, reply), or ('', reply)."
         )
 
     def _is_found(self, pattern: str, text: str) -> bool:
         try:
             return pattern_matches(re.compile(pattern), "search", text, _MATCH_S)
-        except Died as died:
+        except WorkerDied as died:
             check_cancelled()
             raise ModelRejected(
                 f"The regular expression {pattern!r:.200} of {self.name} {died}. Write one that repeats no repetition."
@@ -124,70 +125,72 @@ class ScriptedModel(Value):
 
 
 def _cut(reply: str, max_tokens: int, stop: Sequence[str]) -> tuple[list[str], str]:
-    """The reply as words with the blanks after them, up to a stop text or `max_tokens`, and why it ends."""
+    """Split the reply into words with the blanks after them, up to a stop text or `max_tokens`; return why it ends,
+    too."""
     ends = [reply.index(text) for text in stop if text and text in reply]
     words = re.findall(r"\s*\S+\s*|\s+", reply[: min(ends)] if ends else reply)
     return (words[:max_tokens], "length") if len(words) > max_tokens else (words, "stop")
 
 
-Told: TypeAlias = Callable[[Any, Prompt, int], str | None]
+PromptCallback: TypeAlias = Callable[[Any, Prompt, int], str | None]
 """Is given the model, a prompt and the longest reply in tokens; gives a reply, or None for none."""
 
 
 class Unanswered(SpoliaError):
-    """A model that is not to be asked was asked."""
+    """Error if a model that is not to be asked was asked."""
 
 
 @dataclass(frozen=True)
 class Silent(Value):
-    """A stand-in for a model: records requests and does not reply. In all else it is like the model.
+    """Stand-in for a model: records requests and does not reply. In all else it is like the model.
 
     Args:
-        told: gets each prompt before the model raises, and may reply in its place.
+        on_prompt: gets each prompt before the model raises, and may reply in its place.
     """
 
     model: Any
-    told: Told = field(compare=False, repr=False)
+    on_prompt: PromptCallback = field(compare=False, repr=False)
 
     def __getattr__(self, name: str) -> Any:
+        # Before its fields are set, as in copying, looking them up would never end.
         if name.startswith("__") or name in ("model", "told"):
             raise AttributeError(name)
         return getattr(self.model, name)
 
-    def generate(self, prompt: Prompt, *, max_tokens: int = 512, **more: Any) -> Generation:
-        reply = self.told(self.model, prompt, max_tokens)
-        return self._unasked() if reply is None else Generation(reply, "stop")
+    def generate(self, prompt: Prompt, *, max_tokens: int = 512, **options: Any) -> Generation:
+        reply = self.on_prompt(self.model, prompt, max_tokens)
+        return self._refuse() if reply is None else Generation(reply, "stop")
 
-    def structured(self, prompt: Prompt, schema: object, *, max_tokens: int = 512, **more: Any) -> Generation:
+    def structured(self, prompt: Prompt, schema: object, *, max_tokens: int = 512, **options: Any) -> Generation:
         return self.generate(prompt, max_tokens=max_tokens)
 
     def continuation(self, prompt: Prompt, text: str) -> NoReturn:
-        self.told(self.model, prompt, 0)
-        self._unasked()
+        self.on_prompt(self.model, prompt, 0)
+        self._refuse()
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> NoReturn:
-        self.told(self.model, prompt, 1)
-        self._unasked()
+        self.on_prompt(self.model, prompt, 1)
+        self._refuse()
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> NoReturn:
-        self._unasked()
+        self._refuse()
 
     embed_sparse = embed
 
-    def _unasked(self) -> NoReturn:
+    def _refuse(self) -> NoReturn:
         raise Unanswered(f"{self.model.name} is not asked, since nothing is to be done yet.")
 
 
 @dataclass(frozen=True)
 class SilentScorer(Value):
-    """A stand-in for a reranker, which is not asked: passages stay in their order.
+    """Stand-in for a reranker, which is not asked: passages stay in their order.
 
     Args:
-        told: gets what asking the model would cost.
+        on_cost: gets what asking the model would cost.
     """
 
     model: Any
-    told: Callable[[Usage], None] = field(compare=False, repr=False)
+    on_cost: Callable[[Usage], None] = field(compare=False, repr=False)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("model", "told"):
@@ -198,10 +201,10 @@ class SilentScorer(Value):
         return self.scores_of(query, texts)
 
     def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
-        """Scores that leave the passages as they are."""
-        priced: Callable[[Usage], Usage] | None = getattr(self.model, "priced", None)
-        if priced is not None:  # a server: it reads the query with each passage
-            texts = [one for one in passages if isinstance(one, str)]
-            tokens = sum(map(estimated_tokens, texts)) + len(texts) * estimated_tokens(query)
-            self.told(priced(Usage(input_tokens=tokens)))
-        return tuple(-float(at) for at in range(len(passages)))
+        """Return scores that leave the passages in their order."""
+        add_price: Callable[[Usage], Usage] | None = getattr(self.model, "priced", None)
+        if add_price is not None:  # a server: it reads the query with each passage
+            texts = [passage for passage in passages if isinstance(passage, str)]
+            tokens = sum(map(estimate_tokens, texts)) + len(texts) * estimate_tokens(query)
+            self.on_cost(add_price(Usage(input_tokens=tokens)))
+        return tuple(-float(rank) for rank in range(len(passages)))

@@ -1,4 +1,4 @@
-"""Prompt files, and what keeps a text inside its place: nothing in it passes for the prompt's own marks."""
+"""Prompt files, and the rules that keep a text inside its place: nothing in it passes for the prompt's own marks."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Self, TypeAlias
 
 from spolia.errors import PromptError
-from spolia.models.marks import without_marks
+from spolia.models.marks import escape_marks
 from spolia.types import Message, Value
 
 
 class Setting(str):
-    """A text from the author of the flow: a number, a list of words, the sentence for abstaining.
+    """Text from the author of the flow: a number, a list of words, the sentence for abstaining.
 
     Only such a text may be in a system message (`spolia.models.prompting.template`); what comes from a question,
     a document or a model may not.
@@ -39,24 +39,24 @@ _READ = 20_000  # characters
 
 
 def language_of(text: str) -> str:
-    """Which of `LANGUAGES` a text is in, by its script; of Japanese without kana nobody can tell that it is none.
+    """Return which of `LANGUAGES` a text is in, by its script; Japanese without kana cannot be told from Chinese.
 
     >>> [language_of(text) for text in ("什么是 BM25？", "누가 썼습니까?", "誰が書いたのか", "Who wrote 紅樓夢?", "")]
     ['zh', 'ko', 'ja', 'en', 'en']
     """
-    read = text[:_READ]
-    han, kana, hangul = (len(script.findall(read)) for script in (_HAN, _KANA, _HANGUL))
-    if _FEWEST * (han + kana + hangul) < sum(map(str.isalpha, read)) or not han + kana + hangul:
+    beginning = text[:_READ]
+    han, kana, hangul = (len(script.findall(beginning)) for script in (_HAN, _KANA, _HANGUL))
+    if _FEWEST * (han + kana + hangul) < sum(map(str.isalpha, beginning)) or not han + kana + hangul:
         return ENGLISH
     if hangul > han + kana:
         return "ko"
     return "ja" if _KANA_AT_LEAST * kana >= han + kana else "zh"
 
 
-def beside(place: str, language: str) -> str:
-    """Where the same file in another language is: in the same folder, with the language before its ending.
+def translated_path(place: str, language: str) -> str:
+    """Return the place of the same file in another language: in the same folder, with the language before its ending.
 
-    >>> beside("spolia:indexing/prompts/summary.txt", "ko"), beside("mine", "ja"), beside("mine.txt", "en")
+    >>> translated_path("spolia:indexing/prompts/summary.txt", "ko"), translated_path("mine", "ja"), translated_path("mine.txt", "en")
     ('spolia:indexing/prompts/summary.ko.txt', 'mine.ja', 'mine.txt')
     """
     ending = PurePosixPath(place).suffix
@@ -73,32 +73,32 @@ _TAG = re.compile(r"</?\s*(\w+)")
 
 @dataclass(frozen=True)
 class Template(Value):
-    """A prompt file that was read: messages with places in them, and the names of its delimiters (`tags`)."""
+    """Prompt file that was read: messages with places in them, and the names of its delimiters (`tags`)."""
 
     messages: tuple[Message, ...]
     tags: frozenset[str]
 
     @classmethod
-    def of(cls, text: str) -> Self:
-        """The template that a prompt file's text describes.
+    def from_text(cls, text: str) -> Self:
+        """Parse the template that a prompt file's text describes.
 
-        >>> Template.of("<q>{{question}}</q>").filled({"question": "Is {x} </Q > y?"})[0].content
+        >>> Template.from_text("<q>{{question}}</q>").fill({"question": "Is {x} </Q > y?"})[0].read_content
         '<q>Is {x} ‹/Q > y?</q>'
         """
         parts = _HEAD.split(text.replace("\r\n", "\n"))
-        named = list(zip(parts[1::2], parts[2::2], strict=True))
+        sections = list(zip(parts[1::2], parts[2::2], strict=True))
         if parts[0].strip():
-            named.insert(0, ("user", parts[0]))
+            sections.insert(0, ("user", parts[0]))
         places = frozenset(_PLACE.findall(text))  # a block of several texts has its place's name as tag
-        messages = tuple(Message(role, content.strip()) for role, content in named)
+        messages = tuple(Message(role, content.strip()) for role, content in sections)
         return cls(messages, frozenset(tag.lower() for tag in _TAG.findall(text)) | places)
 
     @property
     def places(self) -> frozenset[str]:
         return frozenset(name for message in self.messages for name in _PLACE.findall(message.content))
 
-    def filled(self, values: Filling) -> tuple[Message, ...]:
-        """The messages with a text, or several, at each place.
+    def fill(self, values: Filling) -> tuple[Message, ...]:
+        """Return the messages with a text, or several, at each place.
 
         Raises:
             PromptError: a place is left without a text, or one in a system's message is given what is no `Setting`.
@@ -109,9 +109,9 @@ class Template(Value):
                 "Take the place out of the file, or write one of these."
             )
         self._refuse_in_system(values)
-        texts = {name: self._rendered(name, values[name]) for name in self.places}
+        texts = {name: self._render(name, values[name]) for name in self.places}
         return tuple(
-            Message(message.role, _PLACE.sub(lambda found: texts[found[1]], message.content))
+            Message(message.role, _PLACE.sub(lambda match: texts[match[1]], message.content))
             for message in self.messages
         )
 
@@ -125,62 +125,63 @@ class Template(Value):
                         "as a Setting (spolia.models.prompting.template)."
                     )
 
-    def _rendered(self, name: str, found: str | Sequence[str]) -> str:
-        if isinstance(found, Setting):
-            return str(found)  # may name control tokens
-        if isinstance(found, str):
-            return without_marks(found, self.tags)
-        inside = [without_marks(text, self.tags) for text in found]
-        return "\n".join(f'<{name} number="{number}">\n{text}\n</{name}>' for number, text in enumerate(inside, 1))
+    def _render(self, name: str, value: str | Sequence[str]) -> str:
+        if isinstance(value, Setting):
+            return str(value)  # may name control tokens
+        if isinstance(value, str):
+            return escape_marks(value, self.tags)
+        escaped = [escape_marks(text, self.tags) for text in value]
+        return "\n".join(f'<{name} number="{number}">\n{text}\n</{name}>' for number, text in enumerate(escaped, 1))
 
 
-def chosen(place: str, values: Filling, language: str = "") -> Template:
-    """The prompt file at a place, or the one beside it in a language: the given one, else that of the question."""
+def read_translated(place: str, values: Filling, language: str = "") -> Template:
+    """Read the prompt file at a place, or its translation: into the given language, else that of the question."""
     if is_inline(place):
         return read(place)
-    wanted = language or language_of(_asked(values))
-    found = beside(place, wanted)
-    return read(found) if wanted != ENGLISH and _path(found).is_file() else read(place)
+    target = language or language_of(_deciding_text(values))
+    translation = translated_path(place, target)
+    return read(translation) if target != ENGLISH and _path(translation).is_file() else read(place)
 
 
-def every(place: str, language: str = "") -> dict[str, Template]:
-    """All that may be filled for a place, by language: the file, and those beside it; one if a language is given."""
+def read_all(place: str, language: str = "") -> dict[str, Template]:
+    """Read all files that may be filled for a place, by language: the file, and its translations; one if a language is
+    given."""
     if is_inline(place):
         return {ENGLISH: read(place)}
     if language:
-        return {language: chosen(place, {}, language)}
-    others = {name: beside(place, name) for name in LANGUAGES if name != ENGLISH}
-    return {ENGLISH: read(place)} | {name: read(at) for name, at in others.items() if _path(at).is_file()}
+        return {language: read_translated(place, {}, language)}
+    translations = {name: translated_path(place, name) for name in LANGUAGES if name != ENGLISH}
+    return {ENGLISH: read(place)} | {name: read(file) for name, file in translations.items() if _path(file).is_file()}
 
 
-def text_of(place: str, language: str = ENGLISH) -> str:
-    """What a prompt file says, in one of the languages in which it is there; an inline prompt as it is."""
+def read_text(place: str, language: str = ENGLISH) -> str:
+    """Return the text of a prompt file, in one of the languages that it has; an inline prompt as it is."""
     if is_inline(place):
         return place
     try:
-        return _path(beside(place, language)).read_text(encoding="utf-8")
+        return _path(translated_path(place, language)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(place, error) from error
 
 
-def checked_language(language: str, whose: str) -> None:
+def check_language(language: str, owner: str) -> None:
     """Raise PromptError for a language that no prompts are written in."""
     if language and language not in LANGUAGES:
         raise PromptError(
-            f"{whose} has language={language!r}. Write one of {', '.join(LANGUAGES)}, or nothing for that of the "
+            f"{owner} has language={language!r}. Write one of {', '.join(LANGUAGES)}, or nothing for that of the "
             "question."
         )
 
 
-def _asked(values: Filling) -> str:
-    """What decides the language: the question, or the longest of all texts."""
-    texts = [text for found in values.values() for text in ((found,) if isinstance(found, str) else found)]
+def _deciding_text(values: Filling) -> str:
+    """Return the text that decides the language: the question, or the longest of all texts."""
+    texts = [text for value in values.values() for text in ((value,) if isinstance(value, str) else value)]
     question = values.get("question")
     return question if isinstance(question, str) else max(texts, key=len, default="")
 
 
 def read(place: str) -> Template:
-    """The prompt file at a place: a path, or `package:path/in/it` for one that a package brings; or an inline prompt.
+    """Read the prompt file at a place: a path, or `package:path/in/it` for a file in a package; or an inline prompt.
 
     The package is found without importing it, so that a flow file can name no code to run.
     """
@@ -188,8 +189,9 @@ def read(place: str) -> Template:
         return _inline(place)
     path = _path(place)
     try:
-        found = path.stat()
-        return _read(path, found.st_mtime_ns, found.st_size)
+        status = path.stat()
+        # Time and size are part of the key, so that a changed file is read again.
+        return _read(path, status.st_mtime_ns, status.st_size)
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(place, error) from error
 
@@ -201,7 +203,7 @@ def _unreadable(place: str, error: Exception) -> PromptError:
 
 
 def is_inline(prompt: str) -> bool:
-    """Whether a prompt is the text itself, not a place of a file: it has a `{{place}}` or several lines.
+    """Return whether a prompt is the text itself, not a place of a file: it has a `{{place}}` or several lines.
 
     >>> is_inline("Write five words on this: {{question}}"), is_inline("prompts/five_words.txt")
     (True, False)
@@ -210,16 +212,16 @@ def is_inline(prompt: str) -> bool:
 
 
 def title_of(prompt: str) -> str:
-    """What to call a prompt in messages: the place of its file, or the beginning of an inline one."""
+    """Return the title of a prompt in messages: the place of its file, or the beginning of an inline one."""
     return f"{' '.join(prompt.split())[:40]} …" if is_inline(prompt) else prompt
 
 
-_inline = lru_cache(maxsize=256)(Template.of)
+_inline = lru_cache(maxsize=256)(Template.from_text)
 
 
 @lru_cache(maxsize=256)
 def _read(path: Path, mtime_ns: int, size: int) -> Template:
-    return Template.of(path.read_text(encoding="utf-8"))
+    return Template.from_text(path.read_text(encoding="utf-8"))
 
 
 @lru_cache(maxsize=256)
@@ -231,6 +233,7 @@ def _path(place: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise PromptError(f"The prompt {place!r} names no installed package. Install {package}, or write a path.")
     steps = PurePosixPath(inside)
+    # A flow file may come from somebody else, and must not show the model any file of this machine.
     if steps.is_absolute() or ".." in steps.parts:
         raise PromptError(f"The prompt {place!r} leaves its package. Write a path inside it, or a path of your own.")
     return Path(spec.submodule_search_locations[0]) / steps
@@ -240,21 +243,21 @@ TAIL = 4
 """The end, where conclusions are, gets one part in this many of a shortened text."""
 
 
-def shortened(text: str, characters: int) -> str:
-    """The beginning and the end of a text, `characters` of it at most, and how much is left out between them.
+def shorten(text: str, characters: int) -> str:
+    """Return the beginning and the end of a text, `characters` of it at most, and how much is left out between them.
 
-    >>> shortened("abcdefghijklmnop", 8)
+    >>> shorten("abcdefghijklmnop", 8)
     'abcdef\\n[... 8 characters left out ...]\\nop'
     """
     if len(text) <= characters:
         return text
     tail = characters // TAIL
     head = characters - tail
-    return f"{text[:head]}\n{_left_out(len(text) - characters)}\n{text[len(text) - tail :]}"
+    return f"{text[:head]}\n{_omission(len(text) - characters)}\n{text[len(text) - tail :]}"
 
 
-def stretch(text: str, at: int, characters: int) -> str:
-    """A stretch of at most `characters` of a text around the offset `at`, shortened at both ends.
+def stretch(text: str, offset: int, characters: int) -> str:
+    """Return a stretch of at most `characters` of a text around the offset `at`, shortened at both ends.
 
     Stretches begin at multiples of half their length, so that neighbouring places share one, and a server that keeps
     the prefix of a prompt reads it once.
@@ -267,13 +270,13 @@ def stretch(text: str, at: int, characters: int) -> str:
     if len(text) <= characters:
         return text
     step = max(1, characters // 2)
-    nearest = (at - characters // 2 + step // 2) // step * step
+    nearest = (offset - characters // 2 + step // 2) // step * step
     start = max(0, min(nearest, len(text) - characters))
     end = start + characters
-    before = [_left_out(start)] if start else []
-    after = [_left_out(len(text) - end)] if end < len(text) else []
-    return "\n".join([*before, text[start:end], *after])
+    beginning = [_omission(start)] if start else []
+    ending = [_omission(len(text) - end)] if end < len(text) else []
+    return "\n".join([*beginning, text[start:end], *ending])
 
 
-def _left_out(characters: int) -> str:
+def _omission(characters: int) -> str:
     return f"[... {characters} characters left out ...]"

@@ -1,4 +1,4 @@
-"""AutoRAG's `config.yaml` as a space of flows, with what it calls best: Kim et al., "AutoRAG", 2024."""
+"""Import of AutoRAG's `config.yaml` as a space of flows, with its measures: Kim et al., "AutoRAG", 2024."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from spolia.core.codec import Plain
 from spolia.errors import DataError, SpoliaError
 from spolia.flow_files.yaml_text import YamlReader, written
-from spolia.optimizer.autorag.modules import LABEL, LLM, MODULES, UNSUPPORTED, GivenModels, ModuleEntry, Unsupported
+from spolia.optimizer.autorag.modules import LABEL, LLM, MODULES, UNSUPPORTED, AvailableModels, ModuleEntry, Unsupported
 from spolia.types import Value
 
 EXPANSION, PROMPT, GENERATOR = "query_expansion", "prompt_maker", "generator"
@@ -17,9 +17,9 @@ LEXICAL, SEMANTIC, HYBRID, RETRIEVAL = (
     "lexical_retrieval", "semantic_retrieval", "hybrid_retrieval", "retrieval"
 )  # fmt: skip
 SEARCHES = (LEXICAL, SEMANTIC, HYBRID, RETRIEVAL)
-AFTER = ("passage_augmenter", "passage_reranker", "passage_filter", "passage_compressor")
-ALSO = {"sparse_retrieval": LEXICAL, "dense_retrieval": SEMANTIC}
-SEVERAL = ("query_decompose", "multi_query_expansion")
+POST_SEARCH = ("passage_augmenter", "passage_reranker", "passage_filter", "passage_compressor")
+NODE_ALIASES = {"sparse_retrieval": LEXICAL, "dense_retrieval": SEMANTIC}
+SPLITTING_EXPANSIONS = ("query_decompose", "multi_query_expansion")
 """Expansions that make several questions of one."""
 STRATEGIES = ("mean", "rank", "normalize_mean")
 MEASURES: Mapping[str, str] = {
@@ -29,13 +29,13 @@ MEASURES: Mapping[str, str] = {
     "sem_score": "SemScore", "g_eval": 'GEval(aspect="mean", rule="autorag")',
     "deepeval_faithfulness": "Faithfulness",
 }  # fmt: skip
-JUDGED = ("g_eval", "deepeval_faithfulness")
+JUDGED_METRICS = ("g_eval", "deepeval_faithfulness")
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLSum": "ROUGE-L"}
 
 
 @dataclass(frozen=True)
 class ImportedConfig(Value):
-    """What a configuration of AutoRAG is here.
+    """Space of flows that a configuration of AutoRAG describes.
 
     Args:
         plain: the space as plain data of a flow file.
@@ -53,13 +53,13 @@ class ImportedConfig(Value):
 
     @property
     def text(self) -> str:
-        """The space as a flow file."""
+        """Return the space as a flow file."""
         lines = [f"# {line}" for line in ("Made from a configuration of AutoRAG.", *self.notes)]
         return "\n".join(lines) + "\n" + written(self.plain)
 
 
 def is_config(path: Path) -> bool:
-    """Whether a file is a configuration of AutoRAG, and no flow file."""
+    """Return whether a file is a configuration of AutoRAG, and no flow file."""
     try:
         return path.is_file() and any(line.startswith("node_lines:") for line in path.read_text("utf-8").splitlines())
     except (OSError, UnicodeDecodeError):
@@ -73,9 +73,11 @@ def refuse_other_config(path: Path) -> None:
     except (OSError, UnicodeDecodeError, SpoliaError):
         return  # whoever reads the space says what is wrong
     modules = plain.get("modules") if isinstance(plain, dict) else None
-    if not isinstance(modules, list) or not all(isinstance(one, dict) and "module_type" in one for one in modules):
+    if not isinstance(modules, list) or not all(
+        isinstance(module, dict) and "module_type" in module for module in modules
+    ):
         return
-    kinds = {str(one["module_type"]) for one in modules}
+    kinds = {str(module["module_type"]) for module in modules}
     does = "chunks documents" if any("chunk" in kind for kind in kinds) else "parses documents"
     raise DataError(
         f"{path} is a configuration of AutoRAG that {does} ({', '.join(sorted(kinds))}), and holds no flow to tune. "
@@ -84,18 +86,18 @@ def refuse_other_config(path: Path) -> None:
     )
 
 
-def read_config(path: Path, given: GivenModels | None = None) -> ImportedConfig:
-    """The space that a configuration of AutoRAG describes.
+def read_config(path: Path, available: AvailableModels | None = None) -> ImportedConfig:
+    """Read the space that a configuration of AutoRAG describes.
 
     Raises:
         DataError: it is no configuration, or nothing of it has an equal here; says what to write.
         FlowFileError: it is no YAML.
     """
-    return imported(plain_of(path), str(path), given or GivenModels())
+    return import_config(read_plain(path), str(path), available or AvailableModels())
 
 
-def plain_of(path: Path) -> Mapping[str, Any]:
-    """A configuration as plain data."""
+def read_plain(path: Path) -> Mapping[str, Any]:
+    """Read a configuration as plain data."""
     try:
         plain = YamlReader(str(path)).read(path.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
@@ -105,58 +107,62 @@ def plain_of(path: Path) -> Mapping[str, Any]:
     return plain
 
 
-def imported(plain: Mapping[str, Any], name: str, given: GivenModels) -> ImportedConfig:
-    """The space of a configuration that was read.
+def import_config(plain: Mapping[str, Any], name: str, available: AvailableModels) -> ImportedConfig:
+    """Make the space of a configuration that was read.
 
     >>> node = {"node_type": "lexical_retrieval", "strategy": {"metrics": ["retrieval_recall"]},
     ...         "top_k": [5, 10], "modules": [{"module_type": "bm25"}]}
-    >>> found = imported({"node_lines": [{"nodes": [node]}]}, "config.yaml", GivenModels())
+    >>> found = import_config({"node_lines": [{"nodes": [node]}]}, "config.yaml", AvailableModels())
     >>> found.objective, found.plain[0]["Vary"]["ranges"]
     ('SetR', {'top_k': [5, 10]})
     """
-    nodes = list(_nodes(plain, name))
+    nodes = list(_list_nodes(plain, name))
     notes: list[str] = []
-    options = [(node, _options(node, given, notes)) for node in nodes]
-    kept = [(node, found) for node, found in options if found]
+    options = [(node, _build_options(node, available, notes)) for node in nodes]
+    node_options = [(node, steps_found) for node, steps_found in options if steps_found]
     notes += [
         f"The node {node['node_type']} is left out: none of its modules is left."
-        for node, found in options
-        if not found
+        for node, steps_found in options
+        if not steps_found
     ]
-    if not any(node["node_type"] in SEARCHES for node, _ in kept):
+    if not any(node["node_type"] in SEARCHES for node, _ in node_options):
         raise DataError(f"{name}: nothing that searches is left. " + (" ".join(notes) or "Write a node of retrieval."))
-    steps = [*_search(kept, notes), *_after(kept)]
-    reader = [(node, found) for node, found in kept if node["node_type"] in (PROMPT, GENERATOR)]
+    steps = [*_build_search(node_options, notes), *_build_post_search(node_options)]
+    reader = [(node, steps_found) for node, steps_found in node_options if node["node_type"] in (PROMPT, GENERATOR)]
     if reader:
-        steps.append(_reader({node["node_type"]: found for node, found in reader}, _shown(kept)))
-    if not given.llm and len(reader) < sum(node["node_type"] in (PROMPT, GENERATOR) for node in nodes):
+        steps.append(
+            _build_reader(
+                {node["node_type"]: steps_found for node, steps_found in reader}, _passage_count(node_options)
+            )
+        )
+    if not available.llm and len(reader) < sum(node["node_type"] in (PROMPT, GENERATOR) for node in nodes):
         notes.append("Without a language model the space ends with the passages that are found.")
-    objective, deciding = _objective(kept, given, notes)
+    objective, deciding = _find_objective(node_options, available, notes)
     strategy = deciding.get("strategy") or {}
     combine = str(strategy.get("strategy", STRATEGIES[0]))
-    notes += _thresholds(nodes)
+    notes += _describe_thresholds(nodes)
     if models := sorted({model for node in nodes for model in _named_models(node)}):
         notes.append(
             f"Models and databases that it names are not used ({', '.join(models[:6])}): the language model, the "
             "embedder and the reranker are those of the command line."
         )
     plain_steps: Plain = steps if len(steps) > 1 else steps[:1]
-    return ImportedConfig(plain_steps, objective, combine, _limits(kept), tuple(dict.fromkeys(notes)))
+    return ImportedConfig(plain_steps, objective, combine, _find_limits(node_options), tuple(dict.fromkeys(notes)))
 
 
-def _nodes(plain: Mapping[str, Any], name: str) -> Iterable[dict[str, Any]]:
-    """The nodes in their order; repeated ones get labels of their own."""
-    seen: Counter[str] = Counter()
+def _list_nodes(plain: Mapping[str, Any], name: str) -> Iterable[dict[str, Any]]:
+    """Yield the nodes in their order; repeated ones get labels of their own."""
+    label_counts: Counter[str] = Counter()
     for number, line in enumerate(plain["node_lines"]):
         nodes = line.get("nodes") if isinstance(line, dict) else None
         if not isinstance(nodes, list):
             raise DataError(f"{name}: node_lines.{number} has no list `nodes`.")
-        for at, node in enumerate(nodes):
-            place = f"{name}: node_lines.{number}.nodes.{at}"
+        for index, node in enumerate(nodes):
+            place = f"{name}: node_lines.{number}.nodes.{index}"
             if not isinstance(node, dict) or not isinstance(node.get("node_type"), str):
                 raise DataError(f"{place} has no `node_type`.")
-            kind = ALSO.get(node["node_type"], node["node_type"])
-            if kind not in (EXPANSION, *SEARCHES, *AFTER, PROMPT, GENERATOR):
+            kind = NODE_ALIASES.get(node["node_type"], node["node_type"])
+            if kind not in (EXPANSION, *SEARCHES, *POST_SEARCH, PROMPT, GENERATOR):
                 raise DataError(f"{place}: there is no node_type {kind!r} in AutoRAG 0.3.")
             modules = node.get("modules")
             if not isinstance(modules, list) or not all(isinstance(m, dict) and "module_type" in m for m in modules):
@@ -164,52 +170,55 @@ def _nodes(plain: Mapping[str, Any], name: str) -> Iterable[dict[str, Any]]:
             strategy = str((node.get("strategy") or {}).get("strategy", STRATEGIES[0]))
             if strategy not in STRATEGIES:
                 raise DataError(f"{place}: the strategy {strategy!r} is none of {', '.join(STRATEGIES)}.")
-            labelled = [{**module, LABEL: _label(str(module["module_type"]), seen)} for module in modules]
-            yield {**node, "node_type": kind, LABEL: _label(kind, seen), "modules": labelled}
+            labelled = [{**module, LABEL: _make_label(str(module["module_type"]), label_counts)} for module in modules]
+            yield {**node, "node_type": kind, LABEL: _make_label(kind, label_counts), "modules": labelled}
 
 
-def _label(name: str, seen: Counter[str]) -> str:
-    seen[name] += 1
-    return name if seen[name] == 1 else f"{name} {seen[name]}"
+def _make_label(name: str, label_counts: Counter[str]) -> str:
+    label_counts[name] += 1
+    return name if label_counts[name] == 1 else f"{name} {label_counts[name]}"
 
 
-def _defaults(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a node, which hold for each of its modules."""
+def _node_defaults(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a node, which hold for each of its modules."""
     return {name: value for name, value in node.items() if name not in ("node_type", LABEL, "modules", "strategy")}
 
 
-def _module(node: Mapping[str, Any], entry: Mapping[str, Any], given: GivenModels, notes: list[str]) -> ModuleEntry:
-    return ModuleEntry.of(entry, _defaults(node), given, notes)
+def _make_entry(
+    node: Mapping[str, Any], entry: Mapping[str, Any], available: AvailableModels, notes: list[str]
+) -> ModuleEntry:
+    return ModuleEntry.from_config(entry, _node_defaults(node), available, notes)
 
 
 def _named_models(node: Mapping[str, Any]) -> Iterable[str]:
     for entry in node["modules"]:
-        yield from _module(node, entry, GivenModels(), []).named_models()
+        yield from _make_entry(node, entry, AvailableModels(), []).named_models()
 
 
-def _options(node: Mapping[str, Any], given: GivenModels, notes: list[str]) -> list[tuple[str, Plain]]:
-    """The options for a node, each with its module's type."""
-    found: list[tuple[str, Plain]] = []
+def _build_options(node: Mapping[str, Any], available: AvailableModels, notes: list[str]) -> list[tuple[str, Plain]]:
+    """Build the options for a node, each with its module's type."""
+    options: list[tuple[str, Plain]] = []
     for entry in node["modules"]:
-        module = _module(node, entry, given, notes)
+        module = _make_entry(node, entry, available, notes)
         make = MODULES.get(module.type)
         try:
             if make is None:
                 raise Unsupported(UNSUPPORTED.get(module.type, "unknown module"))
-            made = make(module)
+            built = make(module)
         except Unsupported as error:
             notes.append(f"{module.type} is left out: {error}.")
             continue
         notes += [f"{module.type}: the parameter {name} is not used." for name in module.unused()]
-        found += [(module.type, one) for one in made]
-    return list({repr(_unnamed(one)): (kind, one) for kind, one in reversed(found)}.values())[::-1]
+        options += [(module.type, step) for step in built]
+    # Reversed twice, so that of equal options the first one stays, at its place.
+    return list({repr(_drop_names(step)): (kind, step) for kind, step in reversed(options)}.values())[::-1]
 
 
-def _unnamed(plain: Plain) -> Plain:
-    """A step without the names of its places: what makes equal flows is one option."""
+def _drop_names(plain: Plain) -> Plain:
+    """Return a step without the names of its places, since equal flows are one option."""
     if isinstance(plain, dict):
-        return {name: _unnamed(value) for name, value in plain.items() if name != "names"}
-    return [_unnamed(one) for one in plain] if isinstance(plain, list) else plain
+        return {name: _drop_names(value) for name, value in plain.items() if name != "names"}
+    return [_drop_names(member) for member in plain] if isinstance(plain, list) else plain
 
 
 def _choice(name: str, options: Sequence[Plain]) -> Plain:
@@ -220,145 +229,153 @@ def _chain(steps: Sequence[Plain]) -> Plain:
     return steps[0] if len(steps) == 1 else {"Then": list(steps)}
 
 
-Kept = Sequence[tuple[Mapping[str, Any], list[tuple[str, Plain]]]]
+NodeOptions = Sequence[tuple[Mapping[str, Any], list[tuple[str, Plain]]]]
 
 
-def _of(kept: Kept, kind: str) -> list[tuple[str, Plain]]:
-    return [one for node, found in kept if node["node_type"] == kind for one in found]
+def _select_options(node_options: NodeOptions, kind: str) -> list[tuple[str, Plain]]:
+    return [option for node, options in node_options if node["node_type"] == kind for option in options]
 
 
-def _plain(options: Sequence[tuple[str, Plain]]) -> list[Plain]:
-    return [one for _, one in options]
+def _drop_types(options: Sequence[tuple[str, Plain]]) -> list[Plain]:
+    return [step for _, step in options]
 
 
-def _search(kept: Kept, notes: list[str]) -> list[Plain]:
-    """The steps from a question to its passages."""
-    words, meaning, hybrid = (_plain(_of(kept, kind)) for kind in (LEXICAL, SEMANTIC, HYBRID))
-    if several := _of(kept, RETRIEVAL):  # one node of old versions, of which the fusions use the others
-        words = [one for kind, one in several if kind == "bm25"]
-        meaning = [one for kind, one in several if kind == "vectordb"]
-        fusions = [one for kind, one in several if kind.startswith("hybrid")]
+def _build_search(node_options: NodeOptions, notes: list[str]) -> list[Plain]:
+    """Build the steps from a question to its passages."""
+    words, meaning, hybrid = (_drop_types(_select_options(node_options, kind)) for kind in (LEXICAL, SEMANTIC, HYBRID))
+    if combined := _select_options(
+        node_options, RETRIEVAL
+    ):  # one node of old versions, of which the fusions use the others
+        words = [step for kind, step in combined if kind == "bm25"]
+        meaning = [step for kind, step in combined if kind == "vectordb"]
+        fusions = [step for kind, step in combined if kind.startswith("hybrid")]
         options = [*words, *meaning]
         if fusions:
-            options += [_chain([_arms(words, meaning), one]) for one in fusions]
+            options += [_chain([_build_arms(words, meaning), step]) for step in fusions]
         search = [_choice(RETRIEVAL, options)]
     elif hybrid:
-        search = [_arms(words, meaning), _choice(HYBRID, hybrid)]
+        search = [_build_arms(words, meaning), _choice(HYBRID, hybrid)]
     else:
         if words and meaning:
             notes.append("Words and meaning are searched and nothing joins them: the space chooses one of both.")
         search = [_choice(LEXICAL if words else SEMANTIC, [*words, *meaning])]
-    expansions = _of(kept, EXPANSION)
+    expansions = _select_options(node_options, EXPANSION)
     if not expansions:
         return search
-    return [_choice(EXPANSION, [_chain(_expanded(kind, one, search)) for kind, one in expansions])]
+    return [_choice(EXPANSION, [_chain(_expand_search(kind, step, search)) for kind, step in expansions])]
 
 
-def _arms(words: Sequence[Plain], meaning: Sequence[Plain]) -> Plain:
+def _build_arms(words: Sequence[Plain], meaning: Sequence[Plain]) -> Plain:
     default: dict[str, Any] = {"node_type": "", "modules": []}
     missing = [("bm25", words), ("vectordb", meaning)]
     arms = [
-        [*found] or MODULES[kind](_module(default, {"module_type": kind}, GivenModels(), [])) for kind, found in missing
+        [*steps] or MODULES[kind](_make_entry(default, {"module_type": kind}, AvailableModels(), []))
+        for kind, steps in missing
     ]
     return {"Branch": [_choice(name, arm) for name, arm in zip((LEXICAL, SEMANTIC), arms, strict=True)]}
 
 
-def _expanded(kind: str, step: Plain, search: list[Plain]) -> list[Plain]:
+def _expand_search(kind: str, step: Plain, search: list[Plain]) -> list[Plain]:
     if kind == "pass_query_expansion":
         return search
-    if kind not in SEVERAL:
+    if kind not in SPLITTING_EXPANSIONS:
         return [step, *search]
-    answered: list[Plain] = []
+    answer_steps: list[Plain] = []
     if kind == "query_decompose":
-        answered = [{"LeastToMost": {"answer": {"Then": [*search, {"Reader": {"llm": LLM}}]}}}]
-    return [step, *answered, {"Each": {"arm": _chain(search)}}, {"EvenSplit": {"once": False}}]
+        answer_steps = [{"LeastToMost": {"answer": {"Then": [*search, {"Reader": {"llm": LLM}}]}}}]
+    return [step, *answer_steps, {"Each": {"arm": _chain(search)}}, {"EvenSplit": {"once": False}}]
 
 
-def _after(kept: Kept) -> list[Plain]:
-    """The steps between search and prompt, in the order of the configuration."""
-    found: list[Plain] = []
-    for node, options in kept:
-        if node["node_type"] in AFTER:
-            found.append(_choice(str(node[LABEL]), _plain(options)))
-    return found
+def _build_post_search(node_options: NodeOptions) -> list[Plain]:
+    """Build the steps between search and prompt, in the order of the configuration."""
+    steps: list[Plain] = []
+    for node, options in node_options:
+        if node["node_type"] in POST_SEARCH:
+            steps.append(_choice(str(node[LABEL]), _drop_types(options)))
+    return steps
 
 
-def _shown(kept: Kept) -> int:
-    """How many passages a prompt has: the last `top_k` of a node."""
-    found = [node["top_k"] for node, _ in kept if "top_k" in node]
-    last = found[-1] if found else 10
+def _passage_count(node_options: NodeOptions) -> int:
+    """Return how many passages a prompt has: the last `top_k` of a node."""
+    counts = [node["top_k"] for node, _ in node_options if "top_k" in node]
+    last = counts[-1] if counts else 10
     return int(max(last) if isinstance(last, list) else last)
 
 
-def _reader(nodes: Mapping[str, list[tuple[str, Plain]]], shown: int) -> Plain:
-    """Prompt maker and generator as one step that answers."""
-    readers = _plain(nodes.get(GENERATOR, [])) or [{"Reader": {"llm": LLM}}]
-    makers = [_with(one, {"max_passages": shown}) for one in _plain(nodes.get(PROMPT, []))]
-    more: dict[str, Plain] = {"max_passages": shown}
+def _build_reader(nodes: Mapping[str, list[tuple[str, Plain]]], passage_count: int) -> Plain:
+    """Join prompt maker and generator into one step that answers."""
+    readers = _drop_types(nodes.get(GENERATOR, [])) or [{"Reader": {"llm": LLM}}]
+    makers = [_add_fields(maker, {"max_passages": passage_count}) for maker in _drop_types(nodes.get(PROMPT, []))]
+    extra_fields: dict[str, Plain] = {"max_passages": passage_count}
     if makers:
-        more["maker"] = _choice(PROMPT, makers)
-    return _choice(GENERATOR, [_with(one, more) for one in readers])
+        extra_fields["maker"] = _choice(PROMPT, makers)
+    return _choice(GENERATOR, [_add_fields(reader, extra_fields) for reader in readers])
 
 
-def _with(step: Plain, more: Mapping[str, Plain]) -> Plain:
-    """The step with further fields; of a chain, the last one."""
+def _add_fields(step: Plain, extra_fields: Mapping[str, Plain]) -> Plain:
+    """Return the step with further fields; of a chain, the last step gets them."""
     if isinstance(step, str):
-        return {step: dict(more)}
+        return {step: dict(extra_fields)}
     assert isinstance(step, dict)
     ((operator, fields),) = step.items()
     if operator == "Then":
         assert isinstance(fields, list)
-        return {"Then": [*fields[:-1], _with(fields[-1], more)]}
+        return {"Then": [*fields[:-1], _add_fields(fields[-1], extra_fields)]}
     assert isinstance(fields, dict)
     if operator == "Vary":
-        return {"Vary": {**fields, "body": _with(fields["body"], more)}}
-    return {operator: {**fields, **more}}
+        return {"Vary": {**fields, "body": _add_fields(fields["body"], extra_fields)}}
+    return {operator: {**fields, **extra_fields}}
 
 
-def _objective(kept: Kept, given: GivenModels, notes: list[str]) -> tuple[str, Mapping[str, Any]]:
-    """The measures of the last node that has some which exist here, and that node."""
-    answers = any(node["node_type"] in (PROMPT, GENERATOR) for node, _ in kept)
-    for node, _ in reversed(kept):
-        measured = [_measure(one, kept, given, notes) for one in (node.get("strategy") or {}).get("metrics") or ()]
-        if found := [one for one in measured if one]:
-            return ",".join(dict.fromkeys(found)), node
+def _find_objective(
+    node_options: NodeOptions, available: AvailableModels, notes: list[str]
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the measures of the last node with a metric that exists here, and that node."""
+    answers = any(node["node_type"] in (PROMPT, GENERATOR) for node, _ in node_options)
+    for node, _ in reversed(node_options):
+        measured = [
+            _translate_metric(metric, node_options, available, notes)
+            for metric in (node.get("strategy") or {}).get("metrics") or ()
+        ]
+        if notations := [notation for notation in measured if notation]:
+            return ",".join(dict.fromkeys(notations)), node
     notes.append(f"No metric is named that exists here: {'F1' if answers else 'nDCG@10'} is taken.")
     return "F1" if answers else "nDCG@10", {}
 
 
-def _measure(metric: Any, kept: Kept, given: GivenModels, notes: list[str]) -> str:
+def _translate_metric(metric: Any, node_options: NodeOptions, available: AvailableModels, notes: list[str]) -> str:
     name = str(metric.get("metric_name")) if isinstance(metric, dict) else str(metric)
     if name == "rouge" and isinstance(metric, dict):
         return ROUGE.get(str(metric.get("rouge_type", "rougeL")), "ROUGE-L")
-    if name in JUDGED and not given.judge:
+    if name in JUDGED_METRICS and not available.judge:
         notes.append(f"The metric {name} is left out: it asks a judge; write --llm URL --model NAME.")
         return ""
     if name not in MEASURES:
-        why = (
+        reason = (
             "it needs a model that gives a vector for each token"
             if name == "bert_score"
             else "Spolia lacks this measure"
         )
-        notes.append(f"The metric {name} is left out: {why}.")
+        notes.append(f"The metric {name} is left out: {reason}.")
         return ""
-    return MEASURES[name].format(top_k=_shown(kept))
+    return MEASURES[name].format(top_k=_passage_count(node_options))
 
 
-def _thresholds(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+def _describe_thresholds(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
     slow = [(node["node_type"], (node.get("strategy") or {}).get("speed_threshold")) for node in nodes]
-    named = [f"{kind} {bound}" for kind, bound in slow if bound is not None]
-    if not named:
+    texts = [f"{kind} {bound}" for kind, bound in slow if bound is not None]
+    if not texts:
         return []
-    most = sum(float(bound) for _, bound in slow if bound is not None)
+    total = sum(float(bound) for _, bound in slow if bound is not None)
     return [
-        f"speed_threshold is not applied ({', '.join(named)} s): to time flows, nothing may be shared or cached. "
-        f"--under Seconds={most:g} limits all of a flow."
+        f"speed_threshold is not applied ({', '.join(texts)} s): to time flows, nothing may be shared or cached. "
+        f"--under Seconds={total:g} limits all of a flow."
     ]
 
 
-def _limits(kept: Kept) -> tuple[str, ...]:
-    """The tokens that a prompt may take, as tokens of all that a flow asks."""
-    answering = [node for node, _ in kept if node["node_type"] in (PROMPT, GENERATOR)]
+def _find_limits(node_options: NodeOptions) -> tuple[str, ...]:
+    """Return the tokens that a prompt may take, as a limit for all that a flow asks."""
+    answering = [node for node, _ in node_options if node["node_type"] in (PROMPT, GENERATOR)]
     bounds = [(node.get("strategy") or {}).get("token_threshold") for node in answering]
-    known = [float(bound) for bound in bounds if bound is not None]
-    return (f"ATC={sum(known):g}",) if known else ()
+    known_bounds = [float(bound) for bound in bounds if bound is not None]
+    return (f"ATC={sum(known_bounds):g}",) if known_bounds else ()

@@ -1,4 +1,4 @@
-"""A trial of AutoRAG as it left it: the pipeline that it chose, and what it measured of each module."""
+"""Trial of AutoRAG: the pipeline that it chose, and its scores of each module."""
 
 import ast
 import csv
@@ -10,22 +10,23 @@ from typing import Any
 
 from spolia.core.codec import Plain
 from spolia.errors import DataError
-from spolia.optimizer.autorag.config import ImportedConfig, imported, plain_of
-from spolia.optimizer.autorag.modules import MODULES, UNSUPPORTED, GivenModels
+from spolia.optimizer.autorag.config import ImportedConfig, import_config, read_plain
+from spolia.optimizer.autorag.modules import MODULES, UNSUPPORTED, AvailableModels
 from spolia.types import Value
 
 SUMMARY, CONFIG = "summary.csv", "config.yaml"
-CALLED = {"prevnextpassageaugmenter": "prev_next_augmenter"}
-CALLED |= {name.replace("_", ""): name for name in (*MODULES, *UNSUPPORTED)}
+MODULE_TYPES = {"prevnextpassageaugmenter": "prev_next_augmenter"}
+MODULE_TYPES |= {name.replace("_", ""): name for name in (*MODULES, *UNSUPPORTED)}
 """The `module_type` of each class, in small letters."""
 _CHOSEN = ("node_line_name", "node_type", "best_module_name", "best_module_params")
 _TRIED = ("module_name", "module_params", "is_best")
+# Summaries hold Python reprs, and `ast.literal_eval` reads no calls: a datetime becomes its tuple.
 _TIME = re.compile(r"datetime\.datetime\(([\d, ]+)\)")
 
 
 @dataclass(frozen=True)
 class TriedModule(Value):
-    """A module that AutoRAG measured: its parameters, its metrics by name, and seconds a question."""
+    """Module that AutoRAG measured: its parameters, its metrics by name, and seconds a question."""
 
     node: str
     module: str
@@ -37,7 +38,7 @@ class TriedModule(Value):
 
 @dataclass(frozen=True)
 class AutoRagTrial(Value):
-    """A folder that AutoRAG wrote: what its configuration is here, and the pipeline that it chose.
+    """Folder that AutoRAG wrote: its configuration as a space, and the pipeline that it chose.
 
     Args:
         space: its configuration.
@@ -51,23 +52,23 @@ class AutoRagTrial(Value):
 
     @property
     def point(self) -> dict[str, int] | None:
-        """Where the chosen pipeline is in the space; None if the space does not hold it."""
-        return point_of(self.space.plain, self.best.plain)
+        """Return where the chosen pipeline is in the space; None if the space does not hold it."""
+        return find_point(self.space.plain, self.best.plain)
 
 
 def is_trial(path: Path) -> bool:
-    """Whether a folder is a trial of AutoRAG."""
+    """Return whether a folder is a trial of AutoRAG."""
     return (path / SUMMARY).is_file() and (path / CONFIG).is_file()
 
 
-def read_trial(folder: Path, given: GivenModels | None = None) -> AutoRagTrial:
-    """What AutoRAG left in the folder of a trial, such as `project/0`.
+def read_trial(folder: Path, available: AvailableModels | None = None) -> AutoRagTrial:
+    """Read the folder of a trial of AutoRAG, such as `project/0`.
 
     Raises:
         DataError: a file is not as AutoRAG writes it; says which, and what is wrong.
     """
-    models = given or GivenModels()
-    config = plain_of(folder / CONFIG)
+    models = available or AvailableModels()
+    config = read_plain(folder / CONFIG)
     strategies = {
         (line.get("node_line_name"), node.get("node_type")): node.get("strategy")
         for line in config["node_lines"]
@@ -75,32 +76,35 @@ def read_trial(folder: Path, given: GivenModels | None = None) -> AutoRagTrial:
     }
     lines: dict[str, list[dict[str, Any]]] = {}
     tried: list[TriedModule] = []
-    for row in _rows(folder / SUMMARY, _CHOSEN):
+    for row in _read_rows(folder / SUMMARY, _CHOSEN):
         line, node = row["node_line_name"], row["node_type"]
-        module = {"module_type": _type(row["best_module_name"]), **_params(row["best_module_params"], folder / SUMMARY)}
+        module = {
+            "module_type": _module_type(row["best_module_name"]),
+            **_parse_params(row["best_module_params"], folder / SUMMARY),
+        }
         entry = {"node_type": node, "strategy": strategies.get((line, node)) or {}, "modules": [module]}
         if "top_k" in module:
             entry["top_k"] = module["top_k"]
         lines.setdefault(line, []).append(entry)
-        tried += _tried(folder / line / node / SUMMARY, node)
+        tried += _read_tried(folder / line / node / SUMMARY, node)
     chosen = {"node_lines": [{"node_line_name": name, "nodes": nodes} for name, nodes in lines.items()]}
-    space = imported(config, str(folder / CONFIG), models)
-    return AutoRagTrial(space, imported(chosen, str(folder / SUMMARY), models), tuple(tried))
+    space = import_config(config, str(folder / CONFIG), models)
+    return AutoRagTrial(space, import_config(chosen, str(folder / SUMMARY), models), tuple(tried))
 
 
-def _tried(path: Path, node: str) -> Iterator[TriedModule]:
+def _read_tried(path: Path, node: str) -> Iterator[TriedModule]:
     if not path.is_file():
         return
-    for row in _rows(path, _TRIED):
-        metrics = {name: _number(value) for name, value in row.items() if name not in (*_TRIED, "filename")}
+    for row in _read_rows(path, _TRIED):
+        metrics = {name: _parse_number(value) for name, value in row.items() if name not in (*_TRIED, "filename")}
         seconds = metrics.pop("execution_time", None) or 0.0
-        known = tuple((name, value) for name, value in metrics.items() if value is not None)
-        params = tuple((name, str(value)) for name, value in _params(row["module_params"], path).items())
+        known_metrics = tuple((name, value) for name, value in metrics.items() if value is not None)
+        params = tuple((name, str(value)) for name, value in _parse_params(row["module_params"], path).items())
         is_best = row["is_best"].strip() == "True"
-        yield TriedModule(node, _type(row["module_name"]), params, known, seconds, is_best)
+        yield TriedModule(node, _module_type(row["module_name"]), params, known_metrics, seconds, is_best)
 
 
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, str]]:
+def _read_rows(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, str]]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             table = csv.DictReader(file)
@@ -111,73 +115,75 @@ def _rows(path: Path, columns: Sequence[str]) -> Iterator[Mapping[str, str]]:
         raise DataError(f"{path} cannot be read: {error}. Name the folder of a trial of AutoRAG.") from error
 
 
-def _type(name: str) -> str:
-    """The `module_type` of a class, which summaries name: `HybridCC` is hybrid_cc."""
-    return CALLED.get(name.lower().replace("_", ""), name)
+def _module_type(name: str) -> str:
+    """Return the `module_type` of a class, which summaries name: `HybridCC` is hybrid_cc."""
+    return MODULE_TYPES.get(name.lower().replace("_", ""), name)
 
 
-def _params(text: str, path: Path) -> dict[str, Any]:
-    """The parameters of a module, written as a Python dict."""
+def _parse_params(text: str, path: Path) -> dict[str, Any]:
+    """Parse the parameters of a module, written as a Python dict."""
     try:
-        found = ast.literal_eval(_TIME.sub(r"(\1)", text))
+        params = ast.literal_eval(_TIME.sub(r"(\1)", text))
     except (ValueError, SyntaxError) as error:
         raise DataError(f"{path}: {text!r:.80} is not a dict of parameters.") from error
-    if not isinstance(found, dict):
+    if not isinstance(params, dict):
         raise DataError(f"{path}: {text!r:.80} is not a dict of parameters.")
-    return {str(name): value for name, value in found.items()}
+    return {str(name): value for name, value in params.items()}
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     try:
         return float(text or "")
     except ValueError:
         return None
 
 
-def point_of(space: Plain, flow: Plain) -> dict[str, int] | None:
-    """Where a flow is in a space, by the names of the places, both as plain data; None if it is not in it.
+def find_point(space: Plain, flow: Plain) -> dict[str, int] | None:
+    """Return where a flow is in a space, by the names of the places, both as plain data; None if it is not in it.
 
     >>> space = {"Choice": {"options": ["Identity", {"Cut": {"top_k": 5}}], "name": "cut"}}
-    >>> point_of(space, {"Cut": {"top_k": 5}}), point_of(space, {"Cut": {"top_k": 6}})
+    >>> find_point(space, {"Cut": {"top_k": 5}}), find_point(space, {"Cut": {"top_k": 6}})
     ({'cut': 1}, None)
     """
     if isinstance(space, dict) and "Choice" in space:
         choice: Any = space["Choice"]
-        for at, option in enumerate(choice["options"]):
-            if (found := point_of(option, flow)) is not None:
-                return {choice["name"]: at} | found
+        for index, option in enumerate(choice["options"]):
+            if (point := find_point(option, flow)) is not None:
+                return {choice["name"]: index} | point
         return None
     if isinstance(space, dict) and "Vary" in space:
-        return _in_ranges(space["Vary"], flow)
+        return _find_in_ranges(space["Vary"], flow)
     if isinstance(space, dict) and isinstance(flow, dict) and space.keys() == flow.keys():
-        return _joined(point_of(space[name], flow[name]) for name in space)
+        return _merge_points(find_point(space[name], flow[name]) for name in space)
     if isinstance(space, list) and isinstance(flow, list) and len(space) == len(flow):
-        return _joined(point_of(one, other) for one, other in zip(space, flow, strict=True))
+        return _merge_points(
+            find_point(space_part, flow_part) for space_part, flow_part in zip(space, flow, strict=True)
+        )
     return {} if space == flow else None
 
 
-def _in_ranges(vary: Any, flow: Plain) -> dict[str, int] | None:
+def _find_in_ranges(vary: Any, flow: Plain) -> dict[str, int] | None:
     ((operator, fields),) = vary["body"].items()
-    own: Any = flow.get(operator) if isinstance(flow, dict) else None
-    if not isinstance(own, dict):
+    own_fields: Any = flow.get(operator) if isinstance(flow, dict) else None
+    if not isinstance(own_fields, dict):
         return None
-    found: dict[str, int] = {}
+    point: dict[str, int] = {}
     for name, values in vary["ranges"].items():
-        if own.get(name) not in values:
+        if own_fields.get(name) not in values:
             return None
-        found[vary["names"][name]] = values.index(own[name])
-    rest = point_of(_without(fields, vary["ranges"]), _without(own, vary["ranges"]))
-    return None if rest is None else found | rest
+        point[vary["names"][name]] = values.index(own_fields[name])
+    rest = find_point(_without(fields, vary["ranges"]), _without(own_fields, vary["ranges"]))
+    return None if rest is None else point | rest
 
 
 def _without(fields: Mapping[str, Plain], names: Mapping[str, Plain]) -> Plain:
     return {name: value for name, value in fields.items() if name not in names}
 
 
-def _joined(points: Iterator[dict[str, int] | None]) -> dict[str, int] | None:
-    found: dict[str, int] = {}
+def _merge_points(points: Iterator[dict[str, int] | None]) -> dict[str, int] | None:
+    merged: dict[str, int] = {}
     for point in points:
         if point is None:
             return None
-        found |= point
-    return found
+        merged |= point
+    return merged

@@ -1,4 +1,4 @@
-"""What links the nodes of a graph. All links go both ways, and have a weight above 0."""
+"""Kinds of links between the nodes of a graph. All links go both ways and have a weight above 0."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -37,7 +37,7 @@ class Similar(Edges):
         embedder: whose vectors are compared, or its name, which the definition keeps; empty for the group's first.
 
     >>> from spolia.models.onnx.minilm import MiniLM
-    >>> Similar(embedder=MiniLM()) == Similar(embedder=MiniLM().name)
+    >>> Similar(embedder=MiniLM()) == Similar(embedder=MiniLM().register)
     True
     """
 
@@ -54,10 +54,12 @@ class Similar(Edges):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        given: Any = self.embedder
-        if not isinstance(given, str):
-            refuse_no_embedder(given, "Similar", Embedder)
-            object.__setattr__(self, "embedder", given.name)
+        embedder: Any = self.embedder
+        if not isinstance(embedder, str):
+            refuse_no_embedder(embedder, "Similar", Embedder)
+            # The definition of a graph keeps the embedder's name, so that it can be written down and
+            # hashed.
+            object.__setattr__(self, "embedder", embedder.name)
         super().__post_init__()
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.core.run_context import check_cancelled
-from spolia.stores.backends.backend import Stored
+from spolia.stores.backends.backend import StoredVectors
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.search import unit
+from spolia.stores.vectors.search import unit_rows
 
 Positions = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
@@ -22,17 +22,18 @@ Mask = npt.NDArray[np.bool_]
 
 
 class NodePairs(NamedTuple):
-    """Nodes that are linked, by their positions; each pair in any order, and more than once if need be."""
+    """Pairs of linked nodes by their positions, in any order; a pair may come more than once."""
 
-    one: Positions
-    other: Positions
+    first: Positions
+    second: Positions
     weight: LinkWeights
 
     @classmethod
-    def joined(cls, parts: Iterable[NodePairs]) -> NodePairs:
-        """All of these."""
-        found = [NONE, *parts]
-        return cls(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    def concatenate(cls, parts: Iterable[NodePairs]) -> NodePairs:
+        """Join several lists of pairs."""
+        # With an empty part, also no parts at all give arrays of the right types.
+        all_parts = [NONE, *parts]
+        return cls(*(np.concatenate(columns) for columns in zip(*all_parts, strict=True)))
 
 
 NONE = NodePairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
@@ -50,7 +51,7 @@ class SteppedRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """A weighted graph without direction: the links of the node at position i are `starts[i] : starts[i + 1]`."""
+    """Weighted graph without direction: the links of the node at position i are `starts[i] : starts[i + 1]`."""
 
     keys: Positions  # int64[n], ascending
     starts: Positions  # int64[n + 1]
@@ -58,110 +59,119 @@ class Links:
     weights: LinkWeights  # float32[m]
 
     @classmethod
-    def of(cls, keys: Positions, kinds: Iterable[NodePairs]) -> Links:
-        """The links of several kinds: of a pair that one kind has twice the heavier, of different kinds the sum."""
-        codes, weights = zip(*[_once(pairs, len(keys)) for pairs in [NONE, *kinds]], strict=True)
-        distinct, which = np.unique(np.concatenate(codes), return_inverse=True)
-        summed = np.bincount(which, np.concatenate(weights), len(distinct)).astype(np.float32)
-        one, other = np.divmod(distinct, max(1, len(keys)))
-        sources, targets = np.concatenate([one, other]), np.concatenate([other, one])
+    def from_pairs(cls, keys: Positions, kinds: Iterable[NodePairs]) -> Links:
+        """Build links of several kinds: a pair that one kind has twice gets the heavier weight, different kinds add up."""
+        codes, weights = zip(*[_merge_pairs(pairs, len(keys)) for pairs in [NONE, *kinds]], strict=True)
+        distinct, inverse = np.unique(np.concatenate(codes), return_inverse=True)
+        summed = np.bincount(inverse, np.concatenate(weights), len(distinct)).astype(np.float32)
+        low, high = np.divmod(distinct, max(1, len(keys)))
+        sources, targets = np.concatenate([low, high]), np.concatenate([high, low])
         order = np.lexsort((targets, sources))
         starts = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=len(keys)))]).astype(np.int64)
         return cls(keys, starts, targets[order].astype(np.int32), np.concatenate([summed, summed])[order])
 
     @property
     def sources(self) -> Positions:
-        """int64[m], for each link the position that it leads from."""
+        """Return int64[m], for each link the position that it leads from."""
         return np.repeat(np.arange(len(self.keys)), np.diff(self.starts))
 
     @cached_property
     def degrees(self) -> Numbers:
-        """float64[n], the weights of the links of each node."""
+        """Return float64[n], the summed weights of each node's links."""
         return np.bincount(self.sources, self.weights.astype(np.float64), len(self.keys)).astype(np.float64)
 
     @cached_property
     def rows(self) -> SteppedRows:
-        """The nodes that have links, with these, as a walk takes steps along them."""
+        """Return the nodes that have links, with these, as a walk takes steps along them."""
         (nodes,) = np.nonzero(self.degrees > 0)
         place = np.zeros(len(self.keys), np.intp)
         place[nodes] = np.arange(len(nodes))
         weights = self.weights.astype(np.float64)
         return SteppedRows(nodes, self.starts[nodes], place[self.targets], weights, self.degrees[nodes])
 
-    def within(self, allowed: Mask | None) -> Links:
-        """The links between nodes that may be found, of which the others are no part: as if they were not there."""
+    def restrict_to(self, allowed: Mask | None) -> Links:
+        """Return the links between allowed nodes, as if there were no other nodes."""
         if allowed is None:
             return self
         sources = self.sources
-        kept = allowed[sources] & allowed[self.targets]
-        starts = np.concatenate([[0], np.cumsum(np.bincount(sources[kept], minlength=len(self.keys)))]).astype(np.int64)
-        return Links(self.keys, starts, self.targets[kept], self.weights[kept])
+        is_inside = allowed[sources] & allowed[self.targets]
+        starts = np.concatenate([[0], np.cumsum(np.bincount(sources[is_inside], minlength=len(self.keys)))]).astype(
+            np.int64
+        )
+        return Links(self.keys, starts, self.targets[is_inside], self.weights[is_inside])
 
     def of_nodes(self, positions: Positions) -> NodePairs:
-        """The links that lead from these nodes: from which of them by its number, to where, how heavy."""
+        """Return the links that lead from these nodes: number of the source among them, target position, weight."""
         counts = self.starts[positions + 1] - self.starts[positions]
-        which = np.repeat(np.arange(len(positions)), counts)
-        at = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts) + self.starts[positions][which]
-        return NodePairs(which, self.targets[at].astype(np.int64), self.weights[at])
+        source_numbers = np.repeat(np.arange(len(positions)), counts)
+        entries = (
+            np.arange(len(source_numbers))
+            - np.repeat(np.cumsum(counts) - counts, counts)
+            + self.starts[positions][source_numbers]
+        )
+        return NodePairs(source_numbers, self.targets[entries].astype(np.int64), self.weights[entries])
 
 
-def _once(pairs: NodePairs, count: int) -> tuple[Positions, LinkWeights]:
-    """Each pair as one number, once, with its heaviest weight; no node is linked to itself."""
-    apart = pairs.one != pairs.other
-    low, high = np.minimum(pairs.one, pairs.other)[apart], np.maximum(pairs.one, pairs.other)[apart]
-    codes, weights = low * count + high, pairs.weight[apart]
+def _merge_pairs(pairs: NodePairs, count: int) -> tuple[Positions, LinkWeights]:
+    """Return each pair as one number, once, with its heaviest weight, without links of a node to itself."""
+    is_link = pairs.first != pairs.second
+    low, high = np.minimum(pairs.first, pairs.second)[is_link], np.maximum(pairs.first, pairs.second)[is_link]
+    codes, weights = low * count + high, pairs.weight[is_link]
     order = np.lexsort((-weights, codes))
     distinct, first = np.unique(codes[order], return_index=True)
     return distinct, weights[order][first]
 
 
+# Nodes between two looks at whether the run was cancelled.
 _BETWEEN_CHECKS = 1_024
 
 
 class Having(NamedTuple):
-    """Which node has which label: `labels[i]` is one of those of the node at `nodes[i]`."""
+    """Pairs of node and label: `labels[i]` is a label of the node at `nodes[i]`."""
 
     nodes: Positions
     labels: Positions
 
 
 class SparseLabelRows(NamedTuple):
-    """Sparse rows: those of row i are `starts[i] : starts[i + 1]`."""
+    """Sparse rows: the columns of row i are `starts[i] : starts[i + 1]`."""
 
     starts: Positions
     columns: Positions
 
     @classmethod
-    def of(cls, rows: Positions, columns: Positions, count: int) -> SparseLabelRows:
+    def from_pairs(cls, rows: Positions, columns: Positions, count: int) -> SparseLabelRows:
         order = np.lexsort((columns, rows))
         return cls(np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]), columns[order])
 
-    def row(self, at: int) -> Positions:
-        return self.columns[self.starts[at] : self.starts[at + 1]]
+    def row(self, index: int) -> Positions:
+        return self.columns[self.starts[index] : self.starts[index + 1]]
 
 
-def sharing(having: Having, count: int, neighbours: int, most: int) -> NodePairs:
-    """Each node with the nodes that it has most in common with: the cosine of their sets of labels, weighed by
-    rarity."""
-    nodes, labels = _common(having, most)
+def link_sharing_nodes(having: Having, count: int, neighbours: int, max_spread: int) -> NodePairs:
+    """Link each node to the nodes with the nearest set of labels: the cosine of both sets, weighed by rarity."""
+    nodes, labels = _informative_pairs(having, max_spread)
     spread = np.bincount(labels)
     rarity = np.log1p((count - spread + 0.5) / (spread + 0.5)) ** 2
     lengths = np.sqrt(np.bincount(nodes, rarity[labels], count))
-    by_node, by_label = SparseLabelRows.of(nodes, labels, count), SparseLabelRows.of(labels, nodes, len(spread))
-    return NodePairs.joined(_linked(np.unique(nodes), by_node, by_label, rarity, lengths, neighbours))
+    by_node, by_label = (
+        SparseLabelRows.from_pairs(nodes, labels, count),
+        SparseLabelRows.from_pairs(labels, nodes, len(spread)),
+    )
+    return NodePairs.concatenate(_link_by_labels(np.unique(nodes), by_node, by_label, rarity, lengths, neighbours))
 
 
-def _common(having: Having, most: int) -> tuple[Positions, Positions]:
-    """Nodes and labels, each pair once, without the labels that too many have."""
+def _informative_pairs(having: Having, max_spread: int) -> tuple[Positions, Positions]:
+    """Return nodes and labels, each pair once, without the labels that too many nodes have."""
     if not len(having.nodes):
         return having.nodes, having.labels
     pairs = np.unique(np.stack([having.nodes, having.labels]), axis=1)
     spread = np.bincount(pairs[1])
-    nodes, labels = pairs[:, spread[pairs[1]] <= most]
+    nodes, labels = pairs[:, spread[pairs[1]] <= max_spread]
     return nodes, labels
 
 
-def _linked(
+def _link_by_labels(
     nodes: Positions,
     by_node: SparseLabelRows,
     by_label: SparseLabelRows,
@@ -173,14 +183,14 @@ def _linked(
         if number % _BETWEEN_CHECKS == 0:
             check_cancelled()
         labels = by_node.row(node)
-        others = [by_label.row(label) for label in labels.tolist()]
-        shared = np.repeat(rarity[labels], [len(found) for found in others])
-        found, which = np.unique(np.concatenate(others), return_inverse=True)
-        cosines = np.bincount(which, shared) / (lengths[node] * lengths[found])
-        apart = found != node
-        found, cosines = found[apart], cosines[apart]
-        best = np.lexsort((found, -cosines))[:neighbours]
-        yield NodePairs(np.full(len(best), node), found[best], np.minimum(cosines[best], 1.0).astype(np.float32))
+        label_nodes = [by_label.row(label) for label in labels.tolist()]
+        shared = np.repeat(rarity[labels], [len(label_row) for label_row in label_nodes])
+        candidates, inverse = np.unique(np.concatenate(label_nodes), return_inverse=True)
+        cosines = np.bincount(inverse, shared) / (lengths[node] * lengths[candidates])
+        is_other = candidates != node
+        candidates, cosines = candidates[is_other], cosines[is_other]
+        best = np.lexsort((candidates, -cosines))[:neighbours]
+        yield NodePairs(np.full(len(best), node), candidates[best], np.minimum(cosines[best], 1.0).astype(np.float32))
 
 
 ROWS, COLUMNS = 2_048, 4_096  # vectors of a block: 32 MB of products at a time, whatever the number of nodes
@@ -193,95 +203,111 @@ Cosines = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class NearestNeighbours:
-    """For each node its nearest ones, best first."""
+    """Nearest neighbours of each node, best first."""
 
     keys: Positions  # int64[n], ascending
     near: Positions  # int64[n, k], keys; -1 where there are fewer
     cosines: Cosines  # float64[n, k]; -inf where there are fewer
 
     @classmethod
-    def none(cls, keys: Positions, neighbours: int) -> NearestNeighbours:
-        """Nodes of which no neighbours are known."""
+    def empty(cls, keys: Positions, neighbours: int) -> NearestNeighbours:
+        """Return nodes of which no neighbours are known."""
         shape = (len(keys), neighbours)
         return cls(keys, np.full(shape, _NOBODY, np.int64), np.full(shape, -np.inf))
 
     def pairs(self, at_least: float, neighbours: int | None = None) -> NodePairs:
-        """The links to the nearest of them, or to all, without lower cosines and cosines not above 0."""
+        """Link each node to its nearest ones, without cosines below the bound or not above 0."""
         cosines = self.cosines[:, :neighbours]
-        one, place = np.nonzero((cosines >= at_least) & (cosines > _NOTHING))
-        other = np.searchsorted(self.keys, self.near[one, place])
-        return NodePairs(one, other, self.cosines[one, place].astype(np.float32))
+        row, place = np.nonzero((cosines >= at_least) & (cosines > _NOTHING))
+        target = np.searchsorted(self.keys, self.near[row, place])
+        return NodePairs(row, target, self.cosines[row, place].astype(np.float32))
 
-    def among(self, nodes: Positions, keys: Positions, neighbours: int) -> tuple[Positions, Cosines, Mask]:
-        """The nearest of some nodes among `keys`, their cosines, and whose others are not known any more."""
+    def restrict_to(self, nodes: Positions, keys: Positions, neighbours: int) -> tuple[Positions, Cosines, Mask]:
+        """Return the nearest of some nodes among `keys`, their cosines, and which nodes have lost neighbours that
+        cannot be told."""
         near, cosines = self.near[nodes], self.cosines[nodes]
-        gone = ~np.isin(near, keys)
-        order = np.argsort(gone, axis=1, kind="stable")[:, :neighbours]
-        left = np.take_along_axis(np.where(gone, _NOBODY, near), order, axis=1)
-        lost = (left[:, -1] == _NOBODY) & (near[:, -1] != _NOBODY)
-        left[lost] = _NOBODY
-        return left, np.where(left == _NOBODY, -np.inf, np.take_along_axis(cosines, order, axis=1)), lost
+        is_removed = ~np.isin(near, keys)
+        order = np.argsort(is_removed, axis=1, kind="stable")[:, :neighbours]
+        remaining = np.take_along_axis(np.where(is_removed, _NOBODY, near), order, axis=1)
+        # A full row that lost a neighbour may lack a nearer one that was never kept: it is compared again.
+        lost = (remaining[:, -1] == _NOBODY) & (near[:, -1] != _NOBODY)
+        remaining[lost] = _NOBODY
+        return remaining, np.where(remaining == _NOBODY, -np.inf, np.take_along_axis(cosines, order, axis=1)), lost
 
 
 def nearest(
-    stored: Stored, keys: Positions, neighbours: int, before: NearestNeighbours | None = None
+    stored: StoredVectors, keys: Positions, neighbours: int, earlier: NearestNeighbours | None = None
 ) -> NearestNeighbours:
-    """Each node with those of the highest cosine; nodes that are in `before` are compared with the new ones only."""
-    found, every = NearestNeighbours.none(keys, neighbours), np.arange(len(keys))
-    if before is None or before.near.shape[1] < neighbours:
-        _compare(stored, found, every, every)
+    """Find for each node those of the highest cosine; nodes that are in `earlier` are compared with the new ones only."""
+    found, positions = NearestNeighbours.empty(keys, neighbours), np.arange(len(keys))
+    if earlier is None or earlier.near.shape[1] < neighbours:
+        _compare(stored, found, positions, positions)
         return found
-    stays, place = np.isin(keys, before.keys), np.searchsorted(before.keys, keys)
+    stays, place = np.isin(keys, earlier.keys), np.searchsorted(earlier.keys, keys)
     lost = np.zeros(len(keys), dtype=np.bool_)
-    found.near[stays], found.cosines[stays], lost[stays] = before.among(place[stays], keys, neighbours)
-    _compare(stored, found, every[~stays | lost], every)
-    _compare(stored, found, every[stays & ~lost], every[~stays])
+    found.near[stays], found.cosines[stays], lost[stays] = earlier.restrict_to(place[stays], keys, neighbours)
+    _compare(stored, found, positions[~stays | lost], positions)
+    _compare(stored, found, positions[stays & ~lost], positions[~stays])
     return found
 
 
-def _compare(stored: Stored, found: NearestNeighbours, nodes: Positions, others: Positions) -> None:
-    """Replace neighbours of these nodes by nearer ones among the others, by position."""
+def _compare(stored: StoredVectors, neighbours: NearestNeighbours, nodes: Positions, candidates: Positions) -> None:
+    """Replace neighbours of these nodes by nearer ones among the candidates, by position."""
     for start in range(0, len(nodes), ROWS):
         rows = nodes[start : start + ROWS]
-        mine = unit(stored.at(rows))
-        for first in range(0, len(others), COLUMNS):
+        row_vectors = unit_rows(stored.vectors_at(rows))
+        # In blocks, so that memory does not grow with the number of nodes.
+        for first in range(0, len(candidates), COLUMNS):
             check_cancelled()
-            columns = others[first : first + COLUMNS]
-            _take(found, rows, mine, columns, unit(stored.at(columns)))
+            columns = candidates[first : first + COLUMNS]
+            _merge_block(neighbours, rows, row_vectors, columns, unit_rows(stored.vectors_at(columns)))
 
 
-def _take(found: NearestNeighbours, rows: Positions, mine: Vectors, columns: Positions, theirs: Vectors) -> None:
-    which, other = _candidates(mine @ theirs.T, rows, columns, found.cosines[rows], mine.shape[1])
-    count, neighbours = found.near[rows].shape
-    cosines = np.concatenate([found.cosines[rows].ravel(), _exact(mine, which, theirs, other)])
-    near = np.concatenate([found.near[rows].ravel(), found.keys[columns[other]]])
-    which = np.concatenate([np.repeat(np.arange(count), neighbours), which])
-    order = np.lexsort((near, -cosines, which))
-    begins = np.searchsorted(which[order], np.arange(count))
+def _merge_block(
+    neighbours: NearestNeighbours, rows: Positions, row_vectors: Vectors, columns: Positions, column_vectors: Vectors
+) -> None:
+    block_rows, block_columns = _candidates(
+        row_vectors @ column_vectors.T, rows, columns, neighbours.cosines[rows], row_vectors.shape[1]
+    )
+    count, neighbours = neighbours.near[rows].shape
+    cosines = np.concatenate(
+        [neighbours.cosines[rows].ravel(), _exact_cosines(row_vectors, block_rows, column_vectors, block_columns)]
+    )
+    near = np.concatenate([neighbours.near[rows].ravel(), neighbours.keys[columns[block_columns]]])
+    block_rows = np.concatenate([np.repeat(np.arange(count), neighbours), block_rows])
+    order = np.lexsort((near, -cosines, block_rows))
+    begins = np.searchsorted(block_rows[order], np.arange(count))
     best = order[begins[:, None] + np.arange(neighbours)]
-    found.near[rows], found.cosines[rows] = near[best], cosines[best]
+    neighbours.near[rows], neighbours.cosines[rows] = near[best], cosines[best]
 
 
 def _candidates(
-    scores: Vectors, rows: Positions, columns: Positions, known: Cosines, dimension: int
+    scores: Vectors, rows: Positions, columns: Positions, cosines: Cosines, dimension: int
 ) -> tuple[Positions, Positions]:
-    """Which columns may be among the nearest of which rows, for all that float32 tells."""
-    at = np.minimum(np.searchsorted(columns, rows), len(columns) - 1)
-    itself = np.flatnonzero(columns[at] == rows)
-    scores[itself, at[itself]] = -np.inf
-    bar, neighbours = known[:, -1], known.shape[1]
+    """Return which columns may be among the nearest of which rows, as far as float32 can tell."""
+    columns_of_rows = np.minimum(np.searchsorted(columns, rows), len(columns) - 1)
+    itself = np.flatnonzero(columns[columns_of_rows] == rows)
+    # A node is no neighbour of itself.
+    scores[itself, columns_of_rows[itself]] = -np.inf
+    bar, neighbours = cosines[:, -1], cosines.shape[1]
     if scores.shape[1] > neighbours:
         bar = np.maximum(bar, np.partition(scores, -neighbours, axis=1)[:, -neighbours])
-    least = np.maximum(bar - 2 * dimension * _ULP, np.finfo(np.float32).min)
-    which, other = np.nonzero(scores >= least[:, None])
-    return which, other
+    # The bound on a float32 product's rounding, from both sides: no true neighbour is left out.
+    lowest = np.maximum(bar - 2 * dimension * _ULP, np.finfo(np.float32).min)
+    block_rows, block_columns = np.nonzero(scores >= lowest[:, None])
+    return block_rows, block_columns
 
 
-def _exact(mine: Vectors, which: Positions, theirs: Vectors, other: Positions) -> Cosines:
-    """Cosines in double precision: the same from both sides, however the blocks were cut."""
+def _exact_cosines(
+    row_vectors: Vectors, block_rows: Positions, column_vectors: Vectors, block_columns: Positions
+) -> Cosines:
+    """Compute cosines in double precision, the same from both sides however the blocks were cut."""
     parts = [
-        (mine[which[start:end]].astype(np.float64) * theirs[other[start:end]].astype(np.float64)).sum(axis=1)
-        for start, end in ((start, start + COLUMNS) for start in range(0, max(1, len(which)), COLUMNS))
+        (
+            row_vectors[block_rows[start:end]].astype(np.float64)
+            * column_vectors[block_columns[start:end]].astype(np.float64)
+        ).sum(axis=1)
+        for start, end in ((start, start + COLUMNS) for start in range(0, max(1, len(block_rows)), COLUMNS))
     ]
-    found: Cosines = np.concatenate(parts)
-    return found
+    cosines: Cosines = np.concatenate(parts)
+    return cosines

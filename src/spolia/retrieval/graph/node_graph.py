@@ -1,4 +1,4 @@
-"""The address of a graph over the nodes of a group."""
+"""Address of a graph over the nodes of a group."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from spolia.retrieval.graph.links import Links, NearestNeighbours
     from spolia.stores.snapshot.snapshot import Snapshot
 
+# One thread builds a graph; the others wait and read its file.
 _building = threading.Lock()
 MADE = 2  # counts up when the same edges give other links
 
 
 @dataclass(frozen=True)
 class NodeGraph(Value):
-    """The nodes of a group, and what links them: a knowledge graph index.
+    """Graph over the nodes of a group, with the kinds of links between them: a knowledge graph index.
 
     It is built at its first use for the generation that is searched, and kept in a file beside the store's indexes,
     named by the generation and the edges; a damaged file is built again. The same generation gives the same graph.
@@ -66,48 +67,58 @@ class NodeGraph(Value):
 
     @property
     def scoped(self) -> bool:
-        """What it returns depends on who asks."""
+        """Return True: the links depend on who asks."""
         return True
 
     def fingerprint(self) -> str | None:
-        """That of its store."""
+        """Return the fingerprint of its store."""
         return self.group.fingerprint()
 
     def snapshot(self) -> Snapshot:
-        """The generation that the run has pinned, in which its group and those that its edges name are built."""
+        """Return the generation that the run has pinned, with its group and those that its edges name built."""
         for edges in self.edges:
             if isinstance(edges, SharedEntities):
                 self.group.corpus.group(edges.group).snapshot()
         return self.group.snapshot()
 
     def links(self, snapshot: Snapshot, access: frozenset[str] | None = None) -> Links:
-        """The links at a generation between nodes that `access` may read, as if there were no others; None for all."""
+        """Return the links at a generation between nodes that `access` may read, as if there were no others; None for
+        all."""
         groups = self.group.name, *(edge.group for edge in self.edges if isinstance(edge, SharedEntities))
         derived = snapshot.derived if access is None else snapshot.derived_of(access, *groups)
         key = ("links", self.group.name, self.edges)
-        found: Links | None = derived.get(key)
-        if found is None and derived is not snapshot.derived:
+        links: Links | None = derived.get(key)
+        if links is None and derived is not snapshot.derived:
             self.links(snapshot)  # whose neighbours spare comparing all nodes for each asker
-        if found is None:
+        if links is None:
             with _building:
-                found = derived.get(key) or self._made(snapshot, None if derived is snapshot.derived else access)
-                derived[key] = found
-        return found
+                # Asked again under the lock: another thread may have built them meanwhile.
+                links = derived.get(key) or self._build_links(snapshot, None if derived is snapshot.derived else access)
+                derived[key] = links
+        return links
 
-    def _made(self, snapshot: Snapshot, access: frozenset[str] | None) -> Links:
+    def _build_links(self, snapshot: Snapshot, access: frozenset[str] | None) -> Links:
         from spolia.retrieval.array_files import SUFFIX
-        from spolia.retrieval.graph.build import GraphBuild, drop_others, earlier, kept, nearest_of
+        from spolia.retrieval.graph.build import (
+            GraphBuild,
+            drop_removed_versions,
+            earlier_neighbours,
+            load_or_build,
+            read_neighbours,
+        )
 
-        folder = links_folder(snapshot.opened.folder, self.group.name)
+        folder = links_folder(snapshot.open_store.folder, self.group.name)
         path = folder / f"g{snapshot.version}-{digest_of((MADE, *self.edges)).hex()[:16]}{SUFFIX}"
+        # The links of one audience are kept in memory only: there may be many audiences.
         if access is not None:
-            return GraphBuild(snapshot, self.group.name, nearest_of([path], self.edges), access).links(self.edges)
-        drop_others(folder, snapshot.opened.was_published)  # of what a backup has taken the place of
+            return GraphBuild(snapshot, self.group.name, read_neighbours([path], self.edges), access).links(self.edges)
+        drop_removed_versions(folder, snapshot.open_store.was_published)  # of what a backup has taken the place of
 
         def build() -> tuple[Links, dict[Edges, NearestNeighbours]]:
-            building = GraphBuild(snapshot, self.group.name, earlier(path, self.edges))
+            # Neighbours of an earlier generation spare comparing all old nodes again.
+            building = GraphBuild(snapshot, self.group.name, earlier_neighbours(path, self.edges))
             return building.links(self.edges), building.neighbours
 
-        found = kept(path, build, self.edges)
-        drop_others(folder, lambda version: bool(snapshot.opened.row(sql.IS_KEPT, version[:1])))
-        return found
+        links = load_or_build(path, build, self.edges)
+        drop_removed_versions(folder, lambda version: bool(snapshot.open_store.row(sql.IS_KEPT, version[:1])))
+        return links

@@ -1,4 +1,4 @@
-"""What searches along a graph have in common: where they begin, what they may touch, how they end."""
+"""Searches along a graph: their seeds, what they may touch, and their hits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spolia.errors import StoreError
 from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
 from spolia.retrieval.graph.node_graph import NodeGraph
-from spolia.retrieval.vector_search import by_meaning
+from spolia.retrieval.vector_search import vector_scores
 from spolia.types import Hit, Ranking
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """A graph as one asker may see it, and the hits at which a search begins."""
+    """Graph as one asker may see it, with the hits at which a search begins."""
 
     snapshot: Snapshot
     links: Links  # between nodes that may be found
@@ -35,31 +35,31 @@ class Walk:
     places: Positions  # int64[seeds]
 
     def hits(self, positions: Positions, scores: Numbers) -> tuple[Hit, ...]:
-        """These nodes as hits; a seed stays the hit that it was, with another score."""
+        """Return these nodes as hits; a seed stays the hit that it was, with another score."""
         seeds = {hit.node.id: hit for hit in reversed(self.seeds)}
         keys = self.links.keys[positions].tolist()
-        found = self.snapshot.hits(zip(keys, scores.tolist(), strict=True), access())
+        hits = self.snapshot.hits(zip(keys, scores.tolist(), strict=True), access())
         return tuple(
             Hit(seed.node, hit.score, seed.parts, seed.found) if (seed := seeds.get(hit.node.id)) else hit
-            for hit in found
+            for hit in hits
         )
 
 
-def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
-    """Where a search along a graph begins; StoreError for hits of another group, FilterError for unknown fields."""
+def begin_walk(graph: NodeGraph, ranking: Ranking) -> Walk:
+    """Prepare a search along a graph; raise StoreError for hits of another group, FilterError for unknown fields."""
     _refuse_others(graph, ranking.hits)
     snapshot = graph.snapshot()
-    wanted = narrowed(ranking.query.filter, narrowing())
-    allowed = snapshot.allowed(graph.group.name, access(), wanted)
+    filter = narrowed(ranking.query.filter, narrowing())
+    allowed = snapshot.allowed(graph.group.name, access(), filter)
     links = graph.links(snapshot, access())
-    if wanted is not None:
-        links = links.within(allowed.holds(links.keys))
+    if filter is not None:
+        links = links.restrict_to(allowed.holds(links.keys))
     keys = snapshot.keys_of(hit.node.id for hit in ranking.hits)
-    there = [hit for hit in ranking.hits if hit.node.id in keys]
-    at = np.array([keys[hit.node.id] for hit in there], dtype=np.int64)
-    holds = allowed.holds(at)
-    seeds = tuple(hit for hit, held in zip(there, holds, strict=True) if held)
-    return Walk(snapshot, links, allowed, seeds, np.searchsorted(links.keys, at[holds]))
+    known_hits = [hit for hit in ranking.hits if hit.node.id in keys]
+    seed_keys = np.array([keys[hit.node.id] for hit in known_hits], dtype=np.int64)
+    holds = allowed.holds(seed_keys)
+    seeds = tuple(hit for hit, is_allowed in zip(known_hits, holds, strict=True) if is_allowed)
+    return Walk(snapshot, links, allowed, seeds, np.searchsorted(links.keys, seed_keys[holds]))
 
 
 def _refuse_others(graph: NodeGraph, hits: Sequence[Hit]) -> None:
@@ -117,27 +117,29 @@ class Hops(Operator[Ranking, Ranking]):
         refuse_numbers(self, "a number from 0 to 1", "decay")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        found = walk(self.graph, value)
-        reached, scores, steps = self._reached(found)
+        start = begin_walk(self.graph, value)
+        reached, scores, steps = self._follow_links(start)
         if self.embedder is not None:
-            keys = found.links.keys[reached]
-            judged = by_meaning(found.snapshot, self.graph.group, value.query, self.embedder, found.allowed.only(keys))
+            keys = start.links.keys[reached]
+            judged = vector_scores(
+                start.snapshot, self.graph.group, value.query, self.embedder, start.allowed.restrict_to(keys)
+            )
             scores = np.array([judged[key] for key in keys.tolist()])
         best = np.lexsort((reached, steps, -scores))[: self.top_k]
-        return value.but(hits=found.hits(reached[best], scores[best]))
+        return value.but(hits=start.hits(reached[best], scores[best]))
 
-    def _reached(self, found: Walk) -> tuple[Positions, Numbers, Positions]:
-        """Positions of what can be reached, their scores, and after how many hops they are reached first."""
-        scores = np.full(len(found.links.keys), -np.inf)
-        steps = np.zeros(len(found.links.keys), dtype=np.int64)
-        np.maximum.at(scores, found.places, [hit.score for hit in found.seeds])
-        front = np.unique(found.places)
+    def _follow_links(self, start: Walk) -> tuple[Positions, Numbers, Positions]:
+        """Return positions of reachable nodes, their scores, and after how many hops each is first reached."""
+        scores = np.full(len(start.links.keys), -np.inf)
+        steps = np.zeros(len(start.links.keys), dtype=np.int64)
+        np.maximum.at(scores, start.places, [hit.score for hit in start.seeds])
+        front = np.unique(start.places)
         for step in range(1, self.hops + 1):
             if not len(front):
                 break
-            which, targets, weights = found.links.of_nodes(front)
-            before = scores[front][which]
-            offered = before - (1 - self.decay * np.minimum(1.0, weights)) * np.abs(before)
+            source_numbers, targets, weights = start.links.of_nodes(front)
+            source_scores = scores[front][source_numbers]
+            offered = source_scores - (1 - self.decay * np.minimum(1.0, weights)) * np.abs(source_scores)
             old = scores[targets]
             np.maximum.at(scores, targets, offered)
             steps[targets[np.isneginf(old)]] = step
@@ -191,20 +193,21 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
         refuse_counts(self, "top_k")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        found = walk(self.graph, value)
-        if not found.seeds:
+        start = begin_walk(self.graph, value)
+        if not start.seeds:
             return value.but(hits=())
-        scores = pagerank(found.links, _restart(found), self.damping)
+        scores = pagerank(start.links, _restart_shares(start), self.damping)
         reached = np.flatnonzero(scores > 0)
         if len(reached) > self.top_k:
-            least = np.partition(scores[reached], -self.top_k)[-self.top_k]
-            reached = reached[scores[reached] >= least]
+            # Only nodes that reach the k-th best score are sorted; ties stay in.
+            lowest = np.partition(scores[reached], -self.top_k)[-self.top_k]
+            reached = reached[scores[reached] >= lowest]
         best = reached[np.lexsort((reached, -scores[reached]))[: self.top_k]]
-        return value.but(hits=found.hits(best, scores[best]))
+        return value.but(hits=start.hits(best, scores[best]))
 
 
 def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
-    """The probability float64[n] to be at each node; `restart` is r, float64[n] with sum 1.
+    """Return the probability float64[n] to be at each node; `restart` is r, float64[n] with sum 1.
 
     Links go both ways, so that the walk's eigenvalues are real: Chebyshev's semi-iteration, which needs about half as
     many steps as power iteration. It ends where the residual shows that all probabilities together are off by less than
@@ -219,30 +222,34 @@ def pagerank(links: Links, restart: Numbers, damping: float) -> Numbers:
         return start
     shares, begun, missed = damping / degrees, start[rows], np.zeros(len(restart))
 
-    def followed(found: Numbers) -> Numbers:
-        """One step of the walk between nodes with links, with its restarts."""
-        passed = (found * shares).take(targets)
+    def take_step(values: Numbers) -> Numbers:
+        """Take one step of the walk between nodes with links, with its restarts."""
+        passed = (values * shares).take(targets)
         passed *= weights
-        after: Numbers = np.add.reduceat(passed, firsts)
-        after += begun
-        return after
+        next_values: Numbers = np.add.reduceat(passed, firsts)
+        next_values += begun
+        return next_values
 
-    before, found, speed = begun, followed(begun), 2.0
+    previous, current, speed = begun, take_step(begun), 2.0
     while True:
-        after = followed(found)
-        missed[rows] = np.abs(after - found)
+        next_values = take_step(current)
+        missed[rows] = np.abs(next_values - current)
+        # The residual bounds the error: it grows at most by 1 / (1 - damping).
         if missed.sum() <= PRECISION * (1 - damping):
-            start[rows] = after
+            start[rows] = next_values
+            # Chebyshev's steps may leave a probability slightly below 0.
             return np.maximum(start, 0.0)
+        # The factor of Chebyshev's semi-iteration for eigenvalues in [-damping, damping].
         speed = 1 / (1 - damping**2 * speed / 4)
-        before, found = found, before + speed * (after - before)
+        previous, current = current, previous + speed * (next_values - previous)
 
 
-def _restart(found: Walk) -> Numbers:
-    """r, by the hits' scores."""
-    weights = np.maximum(0.0, [hit.score for hit in found.seeds])
+def _restart_shares(start: Walk) -> Numbers:
+    """Return r by the seeds' scores."""
+    weights = np.maximum(0.0, [hit.score for hit in start.seeds])
+    # Without a score above 0, all seeds count the same.
     if not weights.any():
-        weights = np.ones(len(found.seeds))
-    restart = np.bincount(found.places, weights / weights.max(), len(found.links.keys))
+        weights = np.ones(len(start.seeds))
+    restart = np.bincount(start.places, weights / weights.max(), len(start.links.keys))
     shares: Numbers = restart / restart.sum()
     return shares

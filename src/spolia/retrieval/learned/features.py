@@ -1,4 +1,4 @@
-"""Candidates for a question, and what speaks for each of them."""
+"""Candidates for a question, and the features of each."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spolia.retrieval.learned.links import NodeLinks, node_links, words_of
+from spolia.retrieval.learned.links import NodeLinks, node_links, split_words
 from spolia.retrieval.term_counts import ALL, CONTEXT, Counts, counts_of
-from spolia.stores.vectors.search import unit
+from spolia.stores.vectors.search import unit_rows
 
 if TYPE_CHECKING:
     from spolia.retrieval.graph.links import SparseLabelRows
@@ -47,10 +47,12 @@ DENSE = frozenset(("meaning", "meaning_rank", "near_sum", "near_seed"))
 
 DEPTH = 100
 """Hits by words and by meaning that have a rank."""
+# How many nodes each way may add: they bound the candidates, and so the time of a question.
 BASE, SEEDS, NEAR_SEEDS, NAMED, EXPANDED_NAMED = 40, 8, 5, 12, 6
 LINKED, SHARED = 30, 60
 NAME_SPREAD = 12
 """Nodes that a name may be in, at most, for the nodes that have it to become candidates."""
+# The usual parameters of BM25, as the lexical index has them.
 K1, B = 1.2, 0.75
 
 
@@ -64,7 +66,7 @@ class CandidateRows:
 
 @dataclass(frozen=True, eq=False)
 class Seeds:
-    """The nodes from which more are looked for, and how much each counts."""
+    """Nodes that the next pass searches around, with a weight each."""
 
     positions: Positions
     weights: Numbers
@@ -73,12 +75,12 @@ class Seeds:
 
 @dataclass(frozen=True, eq=False)
 class QuestionInGroup:
-    """A question in a group: everything that does not change between passes.
+    """Question in a group: everything that does not change between passes.
 
     Args:
         text: of the question.
         vector: float32[d] of length 1; None without an embedder, whose name is empty then.
-        wanted: which nodes may be found.
+        filter: which nodes may be found.
     """
 
     snapshot: Snapshot
@@ -87,16 +89,16 @@ class QuestionInGroup:
     embedder: str
     text: str
     vector: Vectors | None
-    who: frozenset[str]
-    wanted: Filter | None = None
+    principals: frozenset[str]
+    filter: Filter | None = None
 
     @cached_property
     def links(self) -> NodeLinks:
-        return node_links(self.snapshot, self.group, self.names, self.who)
+        return node_links(self.snapshot, self.group, self.names, self.principals)
 
     @cached_property
     def allowed(self) -> Mask | None:
-        return self.snapshot.allowed(self.group, self.who, self.wanted).mask
+        return self.snapshot.allowed(self.group, self.principals, self.filter).mask
 
     def _allowed(self, positions: Positions) -> Positions:
         return positions if self.allowed is None else positions[self.allowed[positions]]
@@ -105,52 +107,58 @@ class QuestionInGroup:
 
     @cached_property
     def counts(self) -> tuple[Counts, Counts]:
-        """Counts in all indexed text of the nodes, and in the text above theirs."""
+        """Return counts in all indexed text of the nodes, and in the text above theirs."""
         return (
-            counts_of(self.snapshot, self.group, self.who, ALL),
-            counts_of(self.snapshot, self.group, self.who, CONTEXT),
+            counts_of(self.snapshot, self.group, self.principals, ALL),
+            counts_of(self.snapshot, self.group, self.principals, CONTEXT),
         )
 
     @cached_property
     def terms(self) -> tuple[list[str], Numbers]:
-        """The question's distinct terms that are indexed, and their idf."""
-        found = dict.fromkeys(self.snapshot.manifest(self.group).analyzer.terms(self.text))
-        holding = {term: len(self.counts[0].holding(term)[0]) for term in found}
-        kept = [term for term, nodes in holding.items() if nodes]
-        n, total = np.array([holding[term] for term in kept], dtype=np.float64), self.counts[0].count
-        return kept, np.log1p((total - n + 0.5) / (n + 0.5))
+        """Return the question's distinct terms that are indexed, and their idf."""
+        distinct = dict.fromkeys(self.snapshot.manifest(self.group).analyzer.terms(self.text))
+        holding = {term: len(self.counts[0].find_term(term)[0]) for term in distinct}
+        indexed = [term for term, nodes in holding.items() if nodes]
+        n, total = np.array([holding[term] for term in indexed], dtype=np.float64), self.counts[0].count
+        return indexed, np.log1p((total - n + 0.5) / (n + 0.5))
 
-    def _held(self, counts: Counts, positions: Positions) -> Numbers:
-        """float64[terms, n]: how often each node has each term of the question."""
-        wanted = positions.astype(np.int32)
-        found = np.zeros((len(self.terms[0]), len(positions)))
+    def _term_frequencies(self, counts: Counts, positions: Positions) -> Numbers:
+        """Return float64[terms, n]: how often each node has each term of the question."""
+        # The same type as the index has: else numpy would convert its long rows at each search.
+        positions32 = positions.astype(np.int32)
+        frequencies = np.zeros((len(self.terms[0]), len(positions)))
         for row, term in enumerate(self.terms[0]):
-            nodes, often = counts.holding(term)
+            nodes, often = counts.find_term(term)
             if len(nodes):
-                at = np.minimum(np.searchsorted(nodes, wanted), len(nodes) - 1)
-                found[row] = np.where(nodes[at] == wanted, often[at], 0.0)
-        return found
+                places = np.minimum(np.searchsorted(nodes, positions32), len(nodes) - 1)
+                frequencies[row] = np.where(nodes[places] == positions32, often[places], 0.0)
+        return frequencies
 
     # By meaning.
 
     @cached_property
-    def _known(self) -> dict[int, Vectors]:
+    def _vector_cache(self) -> dict[int, Vectors]:
         return {}
 
     def vectors(self, positions: Positions) -> Vectors:
-        """float32[n, d] of length 1; each node is read once."""
-        wanted = positions.tolist()
-        if lacking := np.array(sorted({at for at in wanted if at not in self._known}), dtype=np.int64).tolist():
-            rows = unit(self.snapshot.open.stored(self.group, self.embedder).at(np.array(lacking)))
-            self._known.update(zip(lacking, rows, strict=True))
+        """Return float32[n, d] of length 1; each node is read from the store once."""
+        listed = positions.tolist()
+        if lacking := np.array(
+            sorted({node for node in listed if node not in self._vector_cache}), dtype=np.int64
+        ).tolist():
+            rows = unit_rows(self.snapshot.open.stored_vectors(self.group, self.embedder).vectors_at(np.array(lacking)))
+            self._vector_cache.update(zip(lacking, rows, strict=True))
         assert self.vector is not None
-        return np.array([self._known[at] for at in wanted], np.float32).reshape(len(wanted), len(self.vector))
+        return np.array([self._vector_cache[node] for node in listed], np.float32).reshape(
+            len(listed), len(self.vector)
+        )
 
     def likeness(self, positions: Positions) -> Numbers:
-        """float64[n]: the cosine with the question; without an embedder, its terms that each node has."""
+        """Return float64[n]: the cosine with the question; without an embedder, the weight of its terms that each node
+        has."""
         if self.vector is not None:
             return (self.vectors(positions) @ self.vector).astype(np.float64)
-        shared: Numbers = self.terms[1] @ (self._held(self.counts[0], positions) > 0)
+        shared: Numbers = self.terms[1] @ (self._term_frequencies(self.counts[0], positions) > 0)
         return shared
 
     def _positions(self, keys: Sequence[int]) -> Positions:
@@ -160,25 +168,25 @@ class QuestionInGroup:
 
     @cached_property
     def ranks(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The rank of the best nodes by words, and by meaning."""
-        words = self.snapshot.search(self.group, self.text, DEPTH, self.who, self.wanted)
+        """Return the ranks of the best nodes by words, and by meaning."""
+        words = self.snapshot.search(self.group, self.text, DEPTH, self.principals, self.filter)
         meaning: list[tuple[int, float]] = []
         if self.vector is not None:
-            meaning = self.snapshot.nearest(self.group, self.embedder, self.vector, DEPTH, self.who, self.wanted)
+            meaning = self.snapshot.nearest(self.group, self.embedder, self.vector, DEPTH, self.principals, self.filter)
         return self._ranks(words), self._ranks(meaning)
 
-    def _ranks(self, found: Sequence[tuple[int, float]]) -> dict[int, int]:
-        positions = self._positions([key for key, _ in found]).tolist()
-        return {at: rank for rank, at in enumerate(positions, start=1)}
+    def _ranks(self, pairs: Sequence[tuple[int, float]]) -> dict[int, int]:
+        positions = self._positions([key for key, _ in pairs]).tolist()
+        return {node: rank for rank, node in enumerate(positions, start=1)}
 
     @cached_property
     def fused(self) -> dict[int, float]:
-        """Reciprocal rank fusion of both, best first; equal ones by position."""
+        """Return the reciprocal rank fusion of both, best first; equal ones by position."""
         scores: dict[int, float] = {}
         for ranks in self.ranks:
-            for at, rank in ranks.items():
-                scores[at] = scores.get(at, 0.0) + 1 / (60 + rank)
-        return dict(sorted(scores.items(), key=lambda one: (-one[1], one[0])))
+            for node, rank in ranks.items():
+                scores[node] = scores.get(node, 0.0) + 1 / (60 + rank)
+        return dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
 
     @cached_property
     def first_seeds(self) -> Seeds:
@@ -187,43 +195,43 @@ class QuestionInGroup:
 
     @cached_property
     def title_lengths(self) -> dict[int, int]:
-        """The title keys that occur in the question, and how many words each has."""
-        return dict(self.links.texts.titles.found(words_of(self.text)))
+        """Return the title keys that occur in the question, and how many words each has."""
+        return dict(self.links.texts.titles.find_keys(split_words(self.text)))
 
     @cached_property
-    def named(self) -> Positions:
-        """The nodes whose titles occur in the question: long titles first, then what is like the question."""
+    def named_nodes(self) -> Positions:
+        """Return the nodes whose titles occur in the question: long titles first, then by likeness to the question."""
         by_node: dict[int, int] = {}
         for key, length in self.title_lengths.items():
-            for at in self._allowed(self.links.nodes_of_title.row(key)[: 4 * NAMED]).tolist():
-                by_node[at] = max(by_node.get(at, 0), length)
+            for node in self._allowed(self.links.nodes_of_title.row(key)[: 4 * NAMED]).tolist():
+                by_node[node] = max(by_node.get(node, 0), length)
         positions = np.array(list(by_node), dtype=np.int64)
         scores = 10.0 * np.array(list(by_node.values()), dtype=np.float64) + self.likeness(positions)
         return positions[np.lexsort((positions, -scores))][:NAMED]
 
     @cached_property
-    def asked_names(self) -> frozenset[int]:
-        """The names that the question has itself."""
-        return frozenset(number for number, _ in self.links.texts.names.found(words_of(self.text)))
+    def question_names(self) -> frozenset[int]:
+        """Return the names that occur in the question itself."""
+        return frozenset(number for number, _ in self.links.texts.names.find_keys(split_words(self.text)))
 
     # A pass.
 
     def candidates(self, seeds: Seeds) -> CandidateRows:
-        """Nodes that are near the question, or linked with what is, and their features."""
-        expanded = np.unique(np.concatenate([seeds.positions, self.named[:EXPANDED_NAMED]]))
-        linked = {at: self._linked(at) for at in expanded.tolist()}
-        rarity = self._rarity(seeds)
-        found = [np.array(list(self.fused)[:BASE], dtype=np.int64), seeds.positions, self.named]
-        found += [self._best(np.concatenate([*linked.values(), _NONE]), LINKED), self._shared(rarity)]
-        positions = np.unique(np.concatenate(found))
-        return CandidateRows(positions, self._features(positions, seeds, linked, rarity))
+        """Return nodes that are near the question, or linked with such nodes, and their features."""
+        expanded = np.unique(np.concatenate([seeds.positions, self.named_nodes[:EXPANDED_NAMED]]))
+        linked = {node: self._linked_nodes(node) for node in expanded.tolist()}
+        rarity = self._name_rarity(seeds)
+        parts = [np.array(list(self.fused)[:BASE], dtype=np.int64), seeds.positions, self.named_nodes]
+        parts += [self._best(np.concatenate([*linked.values(), _NONE]), LINKED), self._nodes_with_rare_names(rarity)]
+        positions = np.unique(np.concatenate(parts))
+        return CandidateRows(positions, self._compute_features(positions, seeds, linked, rarity))
 
-    def _linked(self, at: int) -> Positions:
-        both = self.links.leads_to.row(at), self.links.led_to_by.row(at)
-        return self._allowed(np.unique(np.concatenate(both)))
+    def _linked_nodes(self, node: int) -> Positions:
+        rows = self.links.leads_to.row(node), self.links.led_to_by.row(node)
+        return self._allowed(np.unique(np.concatenate(rows)))
 
     def _best(self, positions: Positions, top_k: int) -> Positions:
-        """The nodes that are most like the question, where there are more."""
+        """Return the `top_k` nodes that are most like the question, by position where they are no more."""
         positions = np.unique(positions)
         if len(positions) <= top_k:
             return positions
@@ -231,119 +239,127 @@ class QuestionInGroup:
 
     def _sums(self, seeds: Seeds) -> Vectors:
         assert self.vector is not None
-        return unit(self.vector + self.vectors(seeds.positions[:NEAR_SEEDS]))
+        return unit_rows(self.vector + self.vectors(seeds.positions[:NEAR_SEEDS]))
 
-    def _rarity(self, seeds: Seeds) -> list[dict[int, tuple[float, int]]]:
-        """For each seed, the nodes that share a name with it: ln(N / n) of the rarest, and n; n of N have it."""
-        found: list[dict[int, tuple[float, int]]] = []
+    def _name_rarity(self, seeds: Seeds) -> list[dict[int, tuple[float, int]]]:
+        """Return for each seed the nodes that share a name with it: ln(N / n) of the rarest, and n; n of N have it."""
+        by_seed: list[dict[int, tuple[float, int]]] = []
         links, total = self.links, self.links.count
-        for at in seeds.positions.tolist():
+        for seed in seeds.positions.tolist():
             best: dict[int, tuple[float, int]] = {}
-            rows = [links.nodes_of_name.row(name) for name in _labels(links.names_of_node, at) - self.asked_names]
+            rows = [links.nodes_of_name.row(name) for name in _labels(links.names_of_node, seed) - self.question_names]
+            # The rarest name first, so that `setdefault` keeps it.
             for nodes in sorted(rows, key=len):
                 rarity = float(np.log(total / len(nodes)))
-                for other in nodes.tolist():
-                    best.setdefault(other, (rarity, len(nodes)))
-            best.pop(at, None)
-            found.append(best)
-        return found
+                for node in nodes.tolist():
+                    best.setdefault(node, (rarity, len(nodes)))
+            best.pop(seed, None)
+            by_seed.append(best)
+        return by_seed
 
-    def _shared(self, rarity: Sequence[Mapping[int, tuple[float, int]]]) -> Positions:
+    def _nodes_with_rare_names(self, rarity: Sequence[Mapping[int, tuple[float, int]]]) -> Positions:
         spread: dict[int, int] = {}
         for best in rarity[:NEAR_SEEDS]:
-            for at, (_, nodes) in best.items():
+            for node, (_, nodes) in best.items():
                 if nodes <= NAME_SPREAD:
-                    spread[at] = min(nodes, spread.get(at, nodes))
-        rarest = sorted(spread, key=lambda at: (spread[at], at))
+                    spread[node] = min(nodes, spread.get(node, nodes))
+        rarest = sorted(spread, key=lambda node: (spread[node], node))
         return self._allowed(np.array(rarest, dtype=np.int64))[:SHARED]
 
-    def _features(
+    def _compute_features(
         self,
         positions: Positions,
         seeds: Seeds,
         linked: Mapping[int, Positions],
         rarity: Sequence[Mapping[int, tuple[float, int]]],
     ) -> Numbers:
-        of = {name: np.zeros(len(positions)) for name in FEATURES}
+        columns = {name: np.zeros(len(positions)) for name in FEATURES}
         listed = positions.tolist()
-        self._by_words(of, positions, seeds)
-        self._by_meaning(of, positions, seeds)
-        self._by_links(of, positions, seeds, linked)
+        self._add_word_features(columns, positions, seeds)
+        self._add_meaning_features(columns, positions, seeds)
+        self._add_link_features(columns, positions, seeds, linked)
         for ranks, name in zip(self.ranks, ("words_rank", "meaning_rank"), strict=True):
-            of[name][:] = [1 / ranks[at] if at in ranks else 0.0 for at in listed]
-        of["both_ranks"][:] = [30 * self.fused.get(at, 0.0) for at in listed]
+            columns[name][:] = [1 / ranks[node] if node in ranks else 0.0 for node in listed]
+        columns["both_ranks"][:] = [30 * self.fused.get(node, 0.0) for node in listed]
         for best, weight in zip(rarity, seeds.weights.tolist(), strict=True):
-            shared = np.array([best[at][0] if at in best else 0.0 for at in listed])
-            np.maximum(of["rarest_name"], shared, out=of["rarest_name"])
-            np.maximum(of["shared_name"], weight * shared, out=of["shared_name"])
+            shared = np.array([best[node][0] if node in best else 0.0 for node in listed])
+            np.maximum(columns["rarest_name"], shared, out=columns["rarest_name"])
+            np.maximum(columns["shared_name"], weight * shared, out=columns["shared_name"])
         if seeds.earlier:
-            of["earlier_pass"][:] = [seeds.earlier.get(at, 0.0) for at in listed]
-        return np.stack([of[name] for name in FEATURES], axis=1)
+            columns["earlier_pass"][:] = [seeds.earlier.get(node, 0.0) for node in listed]
+        return np.stack([columns[name] for name in FEATURES], axis=1)
 
-    def _by_words(self, of: Mapping[str, Numbers], positions: Positions, seeds: Seeds) -> None:
-        every, above = self.counts
+    def _add_word_features(self, columns: Mapping[str, Numbers], positions: Positions, seeds: Seeds) -> None:
+        all_counts, context_counts = self.counts
         idf = self.terms[1]
         total = float(idf.sum()) or 1.0
-        often, title = self._held(every, positions), self._held(above, positions) > 0
-        lengths = every.lengths[positions] / every.mean_length
+        often, title = (
+            self._term_frequencies(all_counts, positions),
+            self._term_frequencies(context_counts, positions) > 0,
+        )
+        lengths = all_counts.lengths[positions] / all_counts.mean_length
         words = idf @ (often * (K1 + 1) / (often + K1 * (1 - B + B * lengths)))
-        held = (often > 0).astype(np.float64)
-        of["words"][:] = words / (float(words.max(initial=0.0)) or 1.0)
-        of["coverage"][:] = idf @ held / total
-        of["title_weight"][:] = idf @ title / total
-        of["title_share"][:] = np.minimum(1.0, title.sum(axis=0) / np.maximum(1.0, above.lengths[positions]))
-        for row, at in enumerate(positions.tolist()):
-            keys = self.title_lengths.keys() & _labels(self.links.keys_of_node, at) if self.title_lengths else ()
-            of["title_in_question"][row] = min(4, max((self.title_lengths[key] for key in keys), default=0))
-        both = (held.T * idf) @ (self._held(every, seeds.positions) > 0) / total  # float64[n, seeds]
-        seen, itself = of["coverage"], positions[:, None] == seeds.positions
+        has_term = (often > 0).astype(np.float64)
+        columns["words"][:] = words / (float(words.max(initial=0.0)) or 1.0)
+        columns["coverage"][:] = idf @ has_term / total
+        columns["title_weight"][:] = idf @ title / total
+        columns["title_share"][:] = np.minimum(
+            1.0, title.sum(axis=0) / np.maximum(1.0, context_counts.lengths[positions])
+        )
+        for row, node in enumerate(positions.tolist()):
+            keys = self.title_lengths.keys() & _labels(self.links.keys_of_node, node) if self.title_lengths else ()
+            columns["title_in_question"][row] = min(4, max((self.title_lengths[key] for key in keys), default=0))
+        shared = (
+            (has_term.T * idf) @ (self._term_frequencies(all_counts, seeds.positions) > 0) / total
+        )  # float64[n, seeds]
+        coverage, itself = columns["coverage"], positions[:, None] == seeds.positions
         if len(seeds.positions):
-            seed_seen = idf @ (self._held(every, seeds.positions) > 0) / total
-            joint = np.where(itself, 0.0, seeds.weights * (seen[:, None] + seed_seen - both))
-            new = np.where(itself, 0.0, seeds.weights * (seen[:, None] - both))
-            of["joint_coverage"][:], of["new_coverage"][:] = joint.max(axis=1), new.max(axis=1)
+            seed_seen = idf @ (self._term_frequencies(all_counts, seeds.positions) > 0) / total
+            joint = np.where(itself, 0.0, seeds.weights * (coverage[:, None] + seed_seen - shared))
+            new = np.where(itself, 0.0, seeds.weights * (coverage[:, None] - shared))
+            columns["joint_coverage"][:], columns["new_coverage"][:] = joint.max(axis=1), new.max(axis=1)
 
-    def _by_meaning(self, of: Mapping[str, Numbers], positions: Positions, seeds: Seeds) -> None:
+    def _add_meaning_features(self, columns: Mapping[str, Numbers], positions: Positions, seeds: Seeds) -> None:
         if self.vector is None or not len(positions):
             return
         vectors = self.vectors(positions)
-        of["meaning"][:] = vectors @ self.vector
+        columns["meaning"][:] = vectors @ self.vector
         if not len(seeds.positions):
             return
         itself = positions[:, None] == seeds.positions
         near = (vectors @ self.vectors(seeds.positions).T).astype(np.float64)
-        of["near_seed"][:] = np.where(itself, 0.0, seeds.weights * near).max(axis=1)
+        columns["near_seed"][:] = np.where(itself, 0.0, seeds.weights * near).max(axis=1)
         sums = (vectors @ self._sums(seeds).T).astype(np.float64)
         weights = seeds.weights[:NEAR_SEEDS] if seeds.earlier else 1.0
-        of["near_sum"][:] = np.where(itself[:, :NEAR_SEEDS], 0.0, weights * sums).max(axis=1)
+        columns["near_sum"][:] = np.where(itself[:, :NEAR_SEEDS], 0.0, weights * sums).max(axis=1)
 
-    def _by_links(
-        self, of: Mapping[str, Numbers], positions: Positions, seeds: Seeds, linked: Mapping[int, Positions]
+    def _add_link_features(
+        self, columns: Mapping[str, Numbers], positions: Positions, seeds: Seeds, linked: Mapping[int, Positions]
     ) -> None:
         leads_to, led_to_by = self.links.leads_to, self.links.led_to_by
-        for at, weight in zip(seeds.positions.tolist(), seeds.weights.tolist(), strict=True):
+        for node, weight in zip(seeds.positions.tolist(), seeds.weights.tolist(), strict=True):
             for name, rows in (("linked_from_seed", leads_to), ("links_to_seed", led_to_by)):
-                there = _among(positions, rows.row(at))
-                np.maximum(of[name], weight * there, out=of[name])
-        for at in self.named[:SEEDS].tolist():
+                is_linked = _is_in_row(positions, rows.row(node))
+                np.maximum(columns[name], weight * is_linked, out=columns[name])
+        for node in self.named_nodes[:SEEDS].tolist():
             for name, rows in (("linked_from_named", leads_to), ("links_to_named", led_to_by)):
-                np.maximum(of[name], _among(positions, rows.row(at)), out=of[name])
+                np.maximum(columns[name], _is_in_row(positions, rows.row(node)), out=columns[name])
         for nodes in linked.values():
-            of["ways"][:] += _among(positions, nodes)
-        np.minimum(of["ways"], 5.0, out=of["ways"])
+            columns["ways"][:] += _is_in_row(positions, nodes)
+        np.minimum(columns["ways"], 5.0, out=columns["ways"])
 
 
 _NONE = np.zeros(0, dtype=np.int64)
 
 
-def _labels(rows: SparseLabelRows, at: int) -> frozenset[int]:
-    return frozenset(rows.row(at).tolist())
+def _labels(rows: SparseLabelRows, node: int) -> frozenset[int]:
+    return frozenset(rows.row(node).tolist())
 
 
-def _among(positions: Positions, row: Positions) -> Numbers:
-    """1.0 for each position that is in an ascending row."""
+def _is_in_row(positions: Positions, row: Positions) -> Numbers:
+    """Return 1.0 for each position that is in an ascending row."""
     if not len(row):
         return np.zeros(len(positions))
-    at = np.minimum(np.searchsorted(row, positions), len(row) - 1)
-    found: Numbers = (row[at] == positions).astype(np.float64)
-    return found
+    places = np.minimum(np.searchsorted(row, positions), len(row) - 1)
+    membership: Numbers = (row[places] == positions).astype(np.float64)
+    return membership

@@ -1,4 +1,4 @@
-"""Search by a ranking that was learned from questions."""
+"""Retriever whose ranking was learned from questions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from spolia.core.run_context import note, reach
 from spolia.errors import ManifestMismatch, WeightsError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.models.trained_weights import RANKER, TrainedWeights
-from spolia.retrieval.group_search import GroupSearch, searched
-from spolia.retrieval.vector_search import read, refuse_other, vectors_of
+from spolia.retrieval.group_search import GroupSearch, search_text
+from spolia.retrieval.vector_search import refuse_other, text_to_embed, vectors_of
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.hit_order import best_hits
 from spolia.types import Filter, Hit, Query
@@ -83,32 +83,37 @@ class LearnedRanker(GroupSearch):
         return value.text, value.vector, value.filter
 
     def snapshot(self) -> Snapshot:
-        """The generation that is searched, in which the group, its names and its vectors are built."""
+        """Return the generation to search, in which the group, its names and its vectors are built."""
         return snapshot_of(self.group, self.names, self.embedder)
 
-    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+    def hits(
+        self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
+    ) -> tuple[Hit, ...]:
         from spolia.retrieval.learned.features import FEATURES
-        from spolia.retrieval.learned.scores import ranked
+        from spolia.retrieval.learned.scores import rank_candidates
 
         reach(self.weights)
-        passes = self._passes(snapshot)
-        asked = searched_in(snapshot, self.group, self.names, self.embedder, query, who, wanted)
-        found = ranked(asked, passes)
-        keys = snapshot.open.records(self.group.name).keys[found.positions].tolist()
-        best = best_hits(zip(keys, found.scores.tolist(), strict=True), self.top_k, snapshot.ids)
-        row = {key: at for at, key in enumerate(keys)}
+        passes = self._load_passes(snapshot)
+        question = prepare_question(snapshot, self.group, self.names, self.embedder, query, principals, filter)
+        ranked_nodes = rank_candidates(question, passes)
+        keys = snapshot.open.records(self.group.name).keys[ranked_nodes.positions].tolist()
+        best = best_hits(zip(keys, ranked_nodes.scores.tolist(), strict=True), self.top_k, snapshot.ids)
+        row = {key: row_number for row_number, key in enumerate(keys)}
         ids = snapshot.ids([key for key, _ in best])
         parts = {
             ids[key]: tuple(
-                sorted(zip(FEATURES, found.contributions[row[key]].tolist(), strict=True), key=lambda one: -abs(one[1]))
+                sorted(
+                    zip(FEATURES, ranked_nodes.contributions[row[key]].tolist(), strict=True),
+                    key=lambda item: -abs(item[1]),
+                )
             )[:EXPLAINED]
             for key, _ in best
         }
-        return tuple(hit.but(parts=parts[hit.node.id]) for hit in snapshot.hits(best, who))
+        return tuple(hit.but(parts=parts[hit.node.id]) for hit in snapshot.hits(best, principals))
 
-    def _passes(self, snapshot: Snapshot) -> tuple[Score, ...]:
+    def _load_passes(self, snapshot: Snapshot) -> tuple[Score, ...]:
         plain = self.weights.plain(RANKER)
-        trained, here = plain.get("groups"), groups_of(snapshot, self.group, self.names, self.embedder)
+        trained, here = plain.get("groups"), describe_groups(snapshot, self.group, self.names, self.embedder)
         if not isinstance(trained, dict):
             raise WeightsError(f"{self.weights.place} holds no weights of a ranker. Train it again.")
         differences = [
@@ -116,6 +121,7 @@ class LearnedRanker(GroupSearch):
             if name == "group"  # a hash
             else f"{name}: {value!r} in training, {here.get(name)!r} here"
             for name, value in trained.items()
+            # Weights of earlier versions may lack a part; then it is not compared.
             if value is not None and value != here.get(name)
         ]
         if differences:
@@ -129,55 +135,56 @@ class LearnedRanker(GroupSearch):
 
 @lru_cache(maxsize=16)
 def read_passes(sha256: str, weights: TrainedWeights) -> tuple[Score, ...]:
-    """The scores of all passes; read once for each state of the file."""
-    from spolia.retrieval.learned.scores import score_of
+    """Read the scores of all passes, once for each state of the file."""
+    from spolia.retrieval.learned.scores import read_score
 
+    # The hash of the weights is only the key of the cache: another file is read anew.
     passes = weights.plain(RANKER).get("passes")
     if not isinstance(passes, list) or not passes:
         raise WeightsError(f"{weights.place} holds no passes of a ranker. Train it again.")
-    return tuple(map(score_of, passes))
+    return tuple(map(read_score, passes))
 
 
 def snapshot_of(group: NodeGroup, names: str, embedder: Embedder | None) -> Snapshot:
-    """The generation that the run has pinned, in which a group, its names and its vectors are built."""
-    from spolia.stores.groups.materialise import with_vectors
+    """Return the generation that the run has pinned, in which a group, its names and its vectors are built."""
+    from spolia.stores.groups.materialise import with_embedding
 
     if names:
         group.corpus.group(names).snapshot()
-    return (group if embedder is None else with_vectors(group, embedder)).snapshot()
+    return (group if embedder is None else with_embedding(group, embedder)).snapshot()
 
 
-def groups_of(snapshot: Snapshot, group: NodeGroup, names: str, embedder: Embedder | None) -> dict[str, Any]:
-    """What weights are fitted to: how the nodes and their names are made, and who embeds."""
-    how = snapshot.manifest(group.name)
+def describe_groups(snapshot: Snapshot, group: NodeGroup, names: str, embedder: Embedder | None) -> dict[str, Any]:
+    """Describe what weights are fitted to: how the nodes and their names are made, and the embedder."""
+    manifest = snapshot.manifest(group.name)
     return {
-        "group": how.signature or how.transform,
+        "group": manifest.signature or manifest.transform,
         "names": snapshot.manifest(names).transform if names else "",
         "embedder": embedder.name if embedder is not None else "",
         "dimension": embedder.dimension if embedder is not None else 0,
     }
 
 
-def searched_in(
+def prepare_question(
     snapshot: Snapshot,
     group: NodeGroup,
     names: str,
     embedder: Embedder | None,
     query: Query,
-    who: frozenset[str],
-    wanted: Filter | None,
+    principals: frozenset[str],
+    filter: Filter | None,
 ) -> QuestionInGroup:
-    """A question in a group, ready for candidates; the run notes where titles and names are missing."""
+    """Prepare a question in a group for candidates; the run notes where titles and names are missing."""
     from spolia.retrieval.learned.features import QuestionInGroup
-    from spolia.stores.vectors.search import unit
+    from spolia.stores.vectors.search import unit_rows
 
     vector = None
     if embedder is not None:
         refuse_other(group, snapshot, embedder)
-        vector = unit(vectors_of([query], [read(query, embedder)], embedder))[0]
-    asked = QuestionInGroup(
-        snapshot, group.name, names, embedder.name if embedder else "", searched(query), vector, who, wanted
+        vector = unit_rows(vectors_of([query], [text_to_embed(query, embedder)], embedder))[0]
+    question = QuestionInGroup(
+        snapshot, group.name, names, embedder.name if embedder else "", search_text(query), vector, principals, filter
     )
-    if not len(asked.links.texts.titled.nodes) and not len(asked.links.texts.named.nodes):
+    if not len(question.links.texts.title_labels.nodes) and not len(question.links.texts.name_labels.nodes):
         note(f"Group {group.name!r} has no titles and no names, by which nodes are linked: little is gained here.")
-    return asked
+    return question

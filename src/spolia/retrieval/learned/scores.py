@@ -25,32 +25,34 @@ DIGITS = 6
 
 @dataclass(frozen=True, eq=False)
 class LinearScore:
-    """score(x) = Σ weight · (x - mean) / deviation, over the features that varied in training."""
+    """Linear score(x) = Σ weight · (x - mean) / deviation, over the features that varied in training."""
 
     mean: Numbers
     deviation: Numbers
     weight: Numbers
 
     @classmethod
-    def fitted(cls, mean: Numbers, deviation: Numbers, weight: Numbers) -> LinearScore:
-        """With the precision that is written down."""
-        return cls(*(np.array([float(f"{one:.{DIGITS}g}") for one in part]) for part in (mean, deviation, weight)))
+    def rounded(cls, mean: Numbers, deviation: Numbers, weight: Numbers) -> LinearScore:
+        """Build a score with the precision that is written down."""
+        return cls(
+            *(np.array([float(f"{number:.{DIGITS}g}") for number in part]) for part in (mean, deviation, weight))
+        )
 
     def contributions(self, features: Numbers) -> Numbers:
-        """float64[n, features]: what each feature adds to each score."""
-        found: Numbers = (features - self.mean) / np.where(self.weight, self.deviation, 1.0) * self.weight
-        return found
+        """Return float64[n, features]: what each feature adds to each score."""
+        contributions: Numbers = (features - self.mean) / np.where(self.weight, self.deviation, 1.0) * self.weight
+        return contributions
 
     def plain(self) -> dict[str, list[float]]:
-        """Mean, deviation and weight by the name of the feature."""
+        """Return mean, deviation and weight by the name of the feature."""
         return {
-            name: [float(part[at]) for part in (self.mean, self.deviation, self.weight)]
-            for at, name in enumerate(FEATURES)
+            name: [float(part[column]) for part in (self.mean, self.deviation, self.weight)]
+            for column, name in enumerate(FEATURES)
         }
 
     @classmethod
-    def of(cls, plain: Any) -> LinearScore:
-        """From plain data. WeightsError for other features, or what is no finite number."""
+    def from_plain(cls, plain: Any) -> LinearScore:
+        """Build from plain data; raise WeightsError for other features or for numbers that are not finite."""
         try:
             if set(plain) != set(FEATURES):
                 raise ValueError(f"its features are {', '.join(plain)}; this version has {', '.join(FEATURES)}")
@@ -70,7 +72,8 @@ TREE = {"feature": np.int64, "threshold": np.float64, "left": np.int64, "right":
 
 @dataclass(frozen=True, eq=False)
 class TreeScore:
-    """score(x) = Σ over the trees of the value of the leaf to which x leads: to the left where x[feature] ≤ threshold.
+    """Boosted trees: score(x) = Σ over the trees of the value of the leaf that x leads to, left where x[feature] ≤
+    threshold.
 
     A feature contributes the change of the value at each node that splits by it. The contributions add up to the score
     but for the values of the roots, which all candidates share.
@@ -86,19 +89,20 @@ class TreeScore:
     trees: Sequence[Mapping[str, Any]]
 
     def contributions(self, features: Numbers) -> Numbers:
-        """float64[n, features]: what each feature adds to each score."""
-        found, rows = np.zeros((len(features), len(FEATURES))), np.arange(len(features))
+        """Return float64[n, features]: what each feature adds to each score."""
+        contributions, rows = np.zeros((len(features), len(FEATURES))), np.arange(len(features))
         for tree in self.trees:
-            at = np.zeros(len(features), np.int64)
+            nodes = np.zeros(len(features), np.int64)
             while True:
-                by = tree["feature"][at]
-                is_left = features[rows, by] <= tree["threshold"][at]
-                below = np.where(is_left, tree["left"][at], tree["right"][at])
-                if (below == at).all():
+                split_features = tree["feature"][nodes]
+                is_left = features[rows, split_features] <= tree["threshold"][nodes]
+                next_nodes = np.where(is_left, tree["left"][nodes], tree["right"][nodes])
+                # A leaf leads to itself, so the walk ends when no row moves.
+                if (next_nodes == nodes).all():
                     break
-                np.add.at(found, (rows, by), tree["value"][below] - tree["value"][at])
-                at = below
-        return found
+                np.add.at(contributions, (rows, split_features), tree["value"][next_nodes] - tree["value"][nodes])
+                nodes = next_nodes
+        return contributions
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -107,8 +111,9 @@ class TreeScore:
         }
 
     @classmethod
-    def of(cls, plain: Any) -> TreeScore:
-        """From plain data. WeightsError for other features, a tree with a circle, or what is no finite number."""
+    def from_plain(cls, plain: Any) -> TreeScore:
+        """Build from plain data; raise WeightsError for other features, a tree with a circle, or numbers that are not
+        finite."""
         try:
             if list(plain["features"]) != list(FEATURES):
                 raise ValueError(f"this version has the features {', '.join(FEATURES)}")
@@ -125,24 +130,29 @@ def _are_sane(numbers: Numbers) -> bool:
 
 
 def _is_tree(tree: Mapping[str, Any]) -> bool:
-    at = np.arange(len(tree["feature"]))
+    numbers = np.arange(len(tree["feature"]))
     sides = [tree["left"], tree["right"]]
-    is_leaf = sides[0] == at
+    is_leaf = sides[0] == numbers
     return bool(
-        all(one.shape == at.shape for one in tree.values()) and len(at)
+        all(column.shape == numbers.shape for column in tree.values()) and len(numbers)
         and _are_sane(tree["threshold"]) and _are_sane(tree["value"])
         and ((tree["feature"] >= 0) & (tree["feature"] < len(FEATURES))).all()
-        and (is_leaf == (sides[1] == at)).all()
-        and all((is_leaf | ((one > at) & (one < len(at)))).all() for one in sides)
+        and (is_leaf == (sides[1] == numbers)).all()
+        # Children come after their parent, so that no walk goes in a circle.
+        and all((is_leaf | ((side > numbers) & (side < len(numbers)))).all() for side in sides)
     )  # fmt: skip
 
 
 Score: TypeAlias = LinearScore | TreeScore
 
 
-def score_of(plain: Any) -> Score:
-    """What `plain()` of a score has written."""
-    return TreeScore.of(plain) if isinstance(plain, Mapping) and "trees" in plain else LinearScore.of(plain)
+def read_score(plain: Any) -> Score:
+    """Read a score from what its `plain()` wrote."""
+    return (
+        TreeScore.from_plain(plain)
+        if isinstance(plain, Mapping) and "trees" in plain
+        else LinearScore.from_plain(plain)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,23 +164,24 @@ class RankedNodes:
     contributions: Numbers
 
 
-def ranked(searched: QuestionInGroup, passes: Sequence[Score]) -> RankedNodes:
-    """The candidates of a question, ranked pass after pass: each begins where the one before has led to."""
+def rank_candidates(searched: QuestionInGroup, passes: Sequence[Score]) -> RankedNodes:
+    """Rank the candidates of a question in passes, each of which begins at the best nodes of the one before."""
     seeds = searched.first_seeds
-    for at, score in enumerate(passes, start=1):
-        found = searched.candidates(seeds)
-        contributions = score.contributions(found.features)
+    for number, score in enumerate(passes, start=1):
+        candidates = searched.candidates(seeds)
+        contributions = score.contributions(candidates.features)
         scores = contributions.sum(axis=1)
-        if at < len(passes):
-            seeds = next_seeds(found.positions, scores)
-    return RankedNodes(found.positions, scores, contributions)
+        if number < len(passes):
+            seeds = next_seeds(candidates.positions, scores)
+    return RankedNodes(candidates.positions, scores, contributions)
 
 
 def next_seeds(positions: Positions, scores: Numbers) -> Seeds:
-    """Where the next pass begins: the best candidates, each with p = σ(score - third best score)."""
+    """Return the seeds of the next pass: the best candidates, each with p = σ(score - third best score)."""
     if not len(scores):
         return Seeds(positions, scores)
     third = np.sort(scores)[-min(3, len(scores))]
+    # exp of more overflows, and says nothing that ±50 does not.
     chances = 1 / (1 + np.exp(np.clip(third - scores, -50, 50)))
     best = np.lexsort((positions, -scores))[:SEEDS]
     earlier: Mapping[int, float] = dict(zip(positions.tolist(), chances.tolist(), strict=True))

@@ -72,64 +72,65 @@ class WeightedTerms(Operator[Query, Query]):
     def apply(self, value: Query, /) -> Query:
         reach(self.weights)
         theta = read_weights(self.weights)
-        words, seen = features_of(value.text, self.group.snapshot(), self.group.name, access())
-        text = rewritten(words, [sum(a * b for a, b in zip(theta, row, strict=True)) for row in seen])
+        words, features = term_features(value.text, self.group.snapshot(), self.group.name, access())
+        text = repeat_words(words, [sum(a * b for a, b in zip(theta, row, strict=True)) for row in features])
         return value.rewritten(text) if text else value
 
 
 def read_weights(weights: TrainedWeights) -> list[float]:
-    """θ, in the order of `FEATURES`."""
-    found: Any = weights.plain(PART).get("weights")
-    if not isinstance(found, dict) or set(found) != set(FEATURES):
+    """Return θ, in the order of `FEATURES`."""
+    weights_by_name: Any = weights.plain(PART).get("weights")
+    if not isinstance(weights_by_name, dict) or set(weights_by_name) != set(FEATURES):
         raise WeightsError(f"{weights.place} has not the {len(FEATURES)} weights of a rewriter. Train it again.")
-    theta = [found[name] for name in FEATURES]
-    if not all(isinstance(one, int | float) and isfinite(one) for one in theta):
+    theta = [weights_by_name[name] for name in FEATURES]
+    if not all(isinstance(number, int | float) and isfinite(number) for number in theta):
         raise WeightsError(f"{weights.place} has a weight that is not a finite number. Train it again.")
     return theta
 
 
-def features_of(
-    text: str, snapshot: Snapshot, group: str, who: frozenset[str]
+def term_features(
+    text: str, snapshot: Snapshot, group: str, principals: frozenset[str]
 ) -> tuple[list[str], list[tuple[float, ...]]]:
-    """The words of a question that the index has terms for, and the features of each, less their means."""
-    analyzer, counts = snapshot.manifest(group).analyzer, counts_of(snapshot, group, who)
+    """Return the words of a question that the index has terms for, and the features of each, less their means."""
+    analyzer, counts = snapshot.manifest(group).analyzer, counts_of(snapshot, group, principals)
     words = [word for word in text.split() if analyzer.terms(word)]
     if not 1 < len(words) <= MOST_WORDS:
         return words, [(0.0,) * len(FEATURES)] * len(words)
     top = log(1 + (counts.count + 0.5) / 0.5)
     rare = [
-        max(log(1 + (counts.count - n + 0.5) / (n + 0.5)) for n in (len(counts.holding(t)[0]) for t in terms)) / top
+        max(log(1 + (counts.count - n + 0.5) / (n + 0.5)) for n in (len(counts.find_term(t)[0]) for t in terms)) / top
         for terms in map(analyzer.terms, words)
     ]
-    seen = []
-    for at, word in enumerate(words):
-        beside = [rare[other] for other in (at - 1, at + 1) if 0 <= other < len(words)]
+    rows = []
+    for place, word in enumerate(words):
+        neighbours = [rare[neighbour] for neighbour in (place - 1, place + 1) if 0 <= neighbour < len(words)]
         bare = word.lstrip("\"'“‘«(")
-        seen.append(
+        rows.append(
             (
-                rare[at],
-                rare[at] ** 2,
-                sum(beside) / len(beside),
-                float(at > 0 and bare[:1].isupper()),
+                rare[place],
+                rare[place] ** 2,
+                sum(neighbours) / len(neighbours),
+                float(place > 0 and bare[:1].isupper()),
                 float(any(sign.isdigit() for sign in word)),
-                at / (len(words) - 1),
+                place / (len(words) - 1),
                 min(len(word), 12) / 12,
             )
         )
-    means = [sum(column) / len(seen) for column in zip(*seen, strict=True)]
-    return words, [tuple(a - b for a, b in zip(row, means, strict=True)) for row in seen]
+    means = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+    return words, [tuple(a - b for a, b in zip(row, means, strict=True)) for row in rows]
 
 
-def rewritten(words: Sequence[str], logs: Sequence[float]) -> str:
-    """Each word as often as the logarithm of its weight says; empty where all count the same.
+def repeat_words(words: Sequence[str], logs: Sequence[float]) -> str:
+    """Repeat each word as often as the logarithm of its weight says; return nothing where all count the same.
 
-    >>> rewritten(["the", "old", "mill"], [-0.7, 0.0, 0.5])
+    >>> repeat_words(["the", "old", "mill"], [-0.7, 0.0, 0.5])
     'the the old old old old mill mill mill mill mill mill mill'
-    >>> rewritten(["the", "mill"], [0.1, 0.1])
+    >>> repeat_words(["the", "mill"], [0.1, 0.1])
     ''
     """
-    most = log(LARGEST)
-    times = [round(STEPS_OF_WEIGHT * exp(min(most, max(-most, one)))) for one in logs]
+    bound = log(LARGEST)
+    # Bounded on both sides: no word drowns the others, and none is lost.
+    times = [round(STEPS_OF_WEIGHT * exp(min(bound, max(-bound, weight)))) for weight in logs]
     if len(set(times)) < 2:
         return ""
-    return " ".join(word for word, often in zip(words, times, strict=True) for _ in range(often))
+    return " ".join(word for word, count in zip(words, times, strict=True) for _ in range(count))

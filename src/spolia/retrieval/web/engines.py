@@ -1,4 +1,4 @@
-"""Search engines of the web: their APIs, and what they quote as plain text."""
+"""Search engines of the web: their APIs, and their quotes as plain text."""
 
 import html
 import json
@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 from spolia.core.environment import without_password
 from spolia.core.run_context import note, reach
 from spolia.egress.download import fetch
-from spolia.egress.retry import patiently
+from spolia.egress.retry import retry
 from spolia.errors import EgressError, EgressFailed, SourceError, SourceUnavailable
 from spolia.retrieval.web.search import WebResult
 from spolia.types import Value
@@ -25,14 +25,16 @@ _TAG = re.compile(r"<[/!?a-zA-Z][^<>]*(?:>|\Z)")
 _UNWRITABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f]")
 
 
-def plain(quote: object) -> str:
-    """A quote without tags, with its entities as characters and its white space as blanks."""
+def plain_text(quote: object) -> str:
+    """Turn a quote into plain text: no tags, entities as characters, white space as blanks."""
     if not isinstance(quote, str):
         return ""
-    shown = _TAG.sub("", _HIDDEN.sub(" ", quote[:LONGEST]))
-    return " ".join(_UNWRITABLE.sub(" ", html.unescape(shown)).split())
+    # The engine is not trusted: the expressions never see more than this.
+    text = _TAG.sub("", _HIDDEN.sub(" ", quote[:LONGEST]))
+    return " ".join(_UNWRITABLE.sub(" ", html.unescape(text)).split())
 
 
+# Longer addresses are tracking or attacks; browsers and servers cut them at about this length.
 LONGEST_URL = 2_000
 
 
@@ -60,8 +62,8 @@ class SearchAPI(Value):
     def __post_init__(self) -> None:
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-            shown = without_password(self.base_url)
-            raise SourceError(f"base_url is {shown!r:.200}, no plain web address. Write https://HOST.")
+            address = without_password(self.base_url)
+            raise SourceError(f"base_url is {address!r:.200}, no plain web address. Write https://HOST.")
         if not (self.timeout_s > 0 and self.deadline_s > 0 and self.retries >= 0 and self.largest_bytes > 0):
             raise SourceError(f"{type(self).__name__} has a number that is too small. Write numbers above 0.")
 
@@ -74,32 +76,34 @@ class SearchAPI(Value):
         return False
 
     def fingerprint(self) -> None:
-        """Nobody knows what the web holds tomorrow."""
+        """Return None: nobody knows what the web holds tomorrow."""
 
     @abstractmethod
     def request(self, query: str, count: int) -> tuple[str, Mapping[str, str]]:
-        """The address to ask, and what goes with the request."""
+        """Return the address to ask, and the headers of the request."""
 
     @abstractmethod
     def rows(self, answer: Any) -> Iterator[tuple[object, object, object]]:
-        """Address, title and quote of each page in an answer; nothing where it has another form."""
+        """Yield address, title and quote of each page in an answer; nothing where it has another form."""
 
     def search(self, query: str, count: int) -> tuple[WebResult, ...]:
-        """At most `count` pages, best first; SourceUnavailable if the same call may succeed later, else SourceError."""
+        """Return at most `count` pages, best first; raise SourceUnavailable if the same call may succeed later, else
+        SourceError."""
         reach(self)
         url, headers = self.request(query, count)
-        found: dict[str, WebResult] = {}
-        for address, title, quote in self.rows(self._asked(url, headers)):
+        results: dict[str, WebResult] = {}
+        for address, title, quote in self.rows(self._fetch_answer(url, headers)):
             if isinstance(address, str) and _is_page(address):
-                found.setdefault(address, WebResult(address, plain(title), plain(quote)))
-        return tuple(found.values())[:count]
+                results.setdefault(address, WebResult(address, plain_text(title), plain_text(quote)))
+        return tuple(results.values())[:count]
 
-    def _asked(self, url: str, headers: Mapping[str, str]) -> Any:
+    def _fetch_answer(self, url: str, headers: Mapping[str, str]) -> Any:
         ask = partial(
             fetch,
             url,
             allow=self.allow,
             headers={"Accept": "application/json", "User-Agent": "spolia"},
+            # The key is sent to this origin only, never to where a redirect leads.
             bound=headers,
             origins=(self.base_url,),
             largest_bytes=self.largest_bytes,
@@ -107,7 +111,7 @@ class SearchAPI(Value):
             deadline_s=self.deadline_s,
         )
         try:
-            data = patiently(ask, retries=self.retries).data
+            data = retry(ask, retries=self.retries).data
         except EgressError as error:
             kind = SourceUnavailable if isinstance(error, EgressFailed) else SourceError
             raise kind(f"{self.name}: {error}") from error
@@ -117,8 +121,8 @@ class SearchAPI(Value):
             raise SourceError(f"{self.name}: its answer is not JSON; it begins with {data[:60]!r}.") from error
 
 
-def listed(answer: Any, *steps: str) -> Iterator[Mapping[str, Any]]:
-    """The objects of the list at some place of an answer."""
+def rows_at(answer: Any, *steps: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of the list at some place of an answer."""
     for step in steps:
         answer = answer.get(step) if isinstance(answer, dict) else None
     yield from (row for row in answer if isinstance(row, dict)) if isinstance(answer, list) else ()
@@ -152,7 +156,7 @@ class Brave(SearchAPI):
     Raises:
         SourceError: the address is none; when it is asked, there is no key.
 
-    >>> Brave().name
+    >>> Brave().register
     'Brave at https://api.search.brave.com'
     """
 
@@ -165,17 +169,18 @@ class Brave(SearchAPI):
     largest_bytes: int = 4_000_000
 
     def request(self, query: str, count: int) -> tuple[str, Mapping[str, str]]:
+        # Read at each call, so that no operator, journal or error message holds the key.
         key = os.environ.get(self.api_key_env, "").strip()
         if not key or not (key.isascii() and key.isprintable()):
             raise SourceError(f"{self.name}: there is no key in {self.api_key_env}. Set that environment variable.")
         short = " ".join(query.split()[:WORDS])[:CHARACTERS]
         if len(short) < len(" ".join(query.split())):
             note(f"{self.name} is asked the first {len(short)} characters of the query.")
-        asked = urlencode({"q": short, "count": min(count, PAGES)})
-        return f"{self.base_url.rstrip('/')}/res/v1/web/search?{asked}", {"X-Subscription-Token": key}
+        parameters = urlencode({"q": short, "count": min(count, PAGES)})
+        return f"{self.base_url.rstrip('/')}/res/v1/web/search?{parameters}", {"X-Subscription-Token": key}
 
     def rows(self, answer: Any) -> Iterator[tuple[object, object, object]]:
-        for row in listed(answer, "web", "results"):
+        for row in rows_at(answer, "web", "results"):
             yield row.get("url"), row.get("title"), row.get("description")
 
 
@@ -204,9 +209,9 @@ class SearXNG(SearchAPI):
     largest_bytes: int = 4_000_000
 
     def request(self, query: str, count: int) -> tuple[str, Mapping[str, str]]:
-        asked = {"q": query, "format": "json"} | ({"language": self.language} if self.language else {})
-        return f"{self.base_url.rstrip('/')}/search?{urlencode(asked)}", {}
+        parameters = {"q": query, "format": "json"} | ({"language": self.language} if self.language else {})
+        return f"{self.base_url.rstrip('/')}/search?{urlencode(parameters)}", {}
 
     def rows(self, answer: Any) -> Iterator[tuple[object, object, object]]:
-        for row in listed(answer, "results"):
+        for row in rows_at(answer, "results"):
             yield row.get("url"), row.get("title"), row.get("content")

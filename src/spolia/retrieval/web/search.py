@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from spolia.core.operator import Operator
 from spolia.core.type_compatibility import refuse_counts
-from spolia.retrieval.group_search import searched
+from spolia.retrieval.group_search import search_text
 from spolia.types import Addressed, Hit, Node, Query, Ranking, Value
 
 
@@ -30,7 +30,8 @@ class SearchEngine(Addressed, Protocol):
     def name(self) -> str: ...
 
     def search(self, query: str, count: int) -> tuple[WebResult, ...]:
-        """At most `count` pages, best first; SourceUnavailable if the same call may succeed later, else SourceError."""
+        """Return at most `count` pages, best first; raise SourceUnavailable if the same call may succeed later, else
+        SourceError."""
         ...
 
 
@@ -69,10 +70,11 @@ class WebSearch(Operator[Query, Ranking]):
         refuse_counts(self, "top_k")
 
     def apply(self, value: Query, /) -> Ranking:
-        found = self.engine.search(searched(value), self.top_k)[: self.top_k]
-        return Ranking(value, tuple(Hit(_node(page), 1 / rank) for rank, page in enumerate(found, 1)), self.source)
+        results = self.engine.search(search_text(value), self.top_k)[: self.top_k]
+        return Ranking(value, tuple(Hit(_node(page), 1 / rank) for rank, page in enumerate(results, 1)), self.source)
 
 
 def _node(page: WebResult) -> Node:
+    # The id is of the address, so that the same page is the same node in every search.
     id = blake2b(page.url.encode("utf-8", "replace"), digest_size=12).hexdigest()
     return Node(f"web:{id}", page.text, document=page.url, group=GROUP, context=page.title, uri=page.url)

@@ -1,4 +1,4 @@
-"""Reader lists, each kept once: nodes and indexes hold the number of one, so that a long list costs no more."""
+"""Rights to read: reader lists, each stored once under a number, which nodes and indexes hold instead of a long list."""
 
 import json
 import threading
@@ -18,26 +18,28 @@ class ReaderLists:
         self.lists: dict[int, tuple[str, ...]] = {EVERYBODY: ()}
         self._names: dict[str, str] = {}
         self._numbers: dict[str, list[int]] = {}
-        self._last = EVERYBODY
+        self._last_number = EVERYBODY
         self._lock = threading.Lock()
 
-    def take_in(self, opened: OpenStore) -> None:
+    def load_new(self, open_store: OpenStore) -> None:
         with self._lock:
-            for number, written in opened.rows(sql.AUDIENCES, (self._last,)):
-                names = tuple(self._names.setdefault(name, name) for name in json.loads(written))
+            for number, text in open_store.rows(sql.AUDIENCES, (self._last_number,)):
+                # Equal names share one string: many lists hold the same ones.
+                names = tuple(self._names.setdefault(name, name) for name in json.loads(text))
                 for name in names:
                     self._numbers.setdefault(name, []).append(number)
-                self.lists[number], self._last = names, number
+                self.lists[number], self._last_number = names, number
 
-    def open_to(self, access: frozenset[str]) -> frozenset[int]:
-        """The audiences to which somebody with these principals belongs; everybody's is one of them."""
+    def audiences_of(self, access: frozenset[str]) -> frozenset[int]:
+        """Return the audiences that somebody with these principals belongs to; everybody's is always among them."""
         return frozenset((EVERYBODY,)).union(*(self._numbers[name] for name in access if name in self._numbers))
 
     @property
-    def restricted(self) -> bool:
+    def is_restricted(self) -> bool:
         return len(self.lists) > 1
 
 
+# Sets of principals whose audiences are kept.
 ASKERS_KEPT = 1_024
 
 Changed = Mapping[tuple[str, int], frozenset[int]]
@@ -50,13 +52,13 @@ class Asker:
     changed: Changed
 
     def may_read(self, document: str, audience: int) -> bool:
-        """Whether they may read what is of a document and has this audience at the generation, then and now."""
+        """Return whether the asker may read an item with this audience, by the lists at the generation and by today's."""
         return audience in self.audiences and self.changed.get((document, audience), self.audiences) <= self.audiences
 
 
 @dataclass(frozen=True, eq=False)
-class _Now:
-    """What holds since a version was published; `askers` are those that have asked meanwhile."""
+class _CurrentLists:
+    """State of the lists since a version was published; `askers` are those that have asked since then."""
 
     version: StoreVersion
     changed: Changed
@@ -64,49 +66,53 @@ class _Now:
 
 
 class Rights:
-    """Who may read what of a generation: indexes use its lists, a text is fetched by these and by those in force."""
+    """Rights to read a generation: indexes use its own lists; a text also needs the lists in force now."""
 
-    def __init__(self, opened: OpenStore, version: StoreVersion, readers: ReaderLists) -> None:
-        self._opened, self._version, self._readers = opened, version, readers
-        self._now = _Now(version, {})
+    def __init__(self, open_store: OpenStore, version: StoreVersion, readers: ReaderLists) -> None:
+        self._open_store, self._version, self._readers = open_store, version, readers
+        self._current_lists = _CurrentLists(version, {})
 
-    def narrowed(self, access: frozenset[str]) -> frozenset[int] | None:
-        """The audiences that these principals belong to, for an index; None where everything is everybody's."""
-        return self._asker(self._now, access).audiences if self._readers.restricted else None
+    def searchable_audiences(self, access: frozenset[str]) -> frozenset[int] | None:
+        """Return the audiences of these principals, for an index; None if everybody may read everything."""
+        return self._cached_asker(self._current_lists, access).audiences if self._readers.is_restricted else None
 
     def asker(self, access: frozenset[str]) -> Asker:
-        """Who has these principals, as the lists are now."""
-        return self._asker(self._current(), access)
+        """Return the asker with these principals, under the lists in force now."""
+        return self._cached_asker(self._current(), access)
 
     @property
     def changed_at(self) -> StoreVersion | None:
-        """The version by which a list is another one, of a document that can be read here; None where none is."""
+        """Return the version since which other people may read a document of this generation; None if there is none."""
         now = self._current()
         return now.version if now.changed else None
 
-    def _current(self) -> _Now:
-        now = self._now
-        published = StoreVersion(*self._opened.row(sql.PUBLISHED))
-        if published != now.version:
-            if not self._opened.was_published(now.version):
+    def _current(self) -> _CurrentLists:
+        current = self._current_lists
+        published = StoreVersion(*self._open_store.row(sql.PUBLISHED))
+        if published != current.version:
+            if not self._open_store.was_published(current.version):
                 raise StoreUnavailable(
-                    f"{self._opened.store} was restored from a backup during this read. Repeat: a new snapshot "
+                    f"{self._open_store.store} was restored from a backup during this read. Repeat: a new snapshot "
                     "is taken of it then."
                 )
-            self._readers.take_in(self._opened)
-            now = self._now = _Now(published, self._changed())
-        return now
+            # New lists are loaded first: the askers of the new state are built from them.
+            self._readers.load_new(self._open_store)
+            current = self._current_lists = _CurrentLists(published, self._read_changes())
+        return current
 
-    def _changed(self) -> Changed:
-        found: dict[tuple[str, int], frozenset[int]] = {}
-        for document, then, since in self._opened.rows(sql.CHANGED_READERS, {"at": self._version.generation}):
-            found[document, then] = found.get((document, then), frozenset()) | {since}
-        return found
+    def _read_changes(self) -> Changed:
+        changed: dict[tuple[str, int], frozenset[int]] = {}
+        for document, old_audience, new_audience in self._open_store.rows(
+            sql.CHANGED_READERS, {"at": self._version.generation}
+        ):
+            changed[document, old_audience] = changed.get((document, old_audience), frozenset()) | {new_audience}
+        return changed
 
-    def _asker(self, now: _Now, access: frozenset[str]) -> Asker:
-        found = now.askers.get(access)
-        if found is None:
-            if len(now.askers) >= ASKERS_KEPT:
-                now.askers.clear()
-            found = now.askers[access] = Asker(self._readers.open_to(access), now.changed)
-        return found
+    def _cached_asker(self, current: _CurrentLists, access: frozenset[str]) -> Asker:
+        asker = current.askers.get(access)
+        if asker is None:
+            # Each new set of principals adds an entry, so the cache is bounded.
+            if len(current.askers) >= ASKERS_KEPT:
+                current.askers.clear()
+            asker = current.askers[access] = Asker(self._readers.audiences_of(access), current.changed)
+        return asker

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from spolia.deferred import chromadb, chromadb_collection, chromadb_fastapi
 from spolia.errors import StoreError, StoreUnavailable
-from spolia.stores.adapters.engine import Collection, Near, Served
+from spolia.stores.adapters.engine import Collection, Neighbours, Served
 from spolia.stores.indexes import Vectors
 
 _METRIC, _DIMENSION = "spolia_metric", "spolia_dimension"
@@ -30,7 +30,7 @@ class Chroma(Served["ChromaCollection"]):
         token_env: name of the environment variable with the server's token; nothing is sent where it is not set.
         tenant, database: on the server.
 
-    >>> Chroma("http://127.0.0.1:8000").where
+    >>> Chroma("http://127.0.0.1:8000").location
     'Chroma at http://127.0.0.1:8000'
     """
 
@@ -41,17 +41,17 @@ class Chroma(Served["ChromaCollection"]):
     extra: ClassVar[str] = "chroma"
     module: ClassVar[str] = "chromadb"
 
-    def _collection(self, dimension: int, metric: str) -> "ChromaCollection":
+    def _make_collection(self, dimension: int, metric: str) -> "ChromaCollection":
         return ChromaCollection(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
         with closing(self.client(folder)) as client, suppress(chromadb.errors.NotFoundError):
             client.delete_collection(name)
 
-    def kind_of(self, error: Exception) -> type[StoreError]:
-        status = _status(error)
-        lost = type(error).__module__.startswith("httpx") and not status
-        return StoreUnavailable if self.url and (lost or status == 429 or status >= 500) else StoreError
+    def error_type(self, error: Exception) -> type[StoreError]:
+        status = _status_of(error)
+        is_unreachable = type(error).__module__.startswith("httpx") and not status
+        return StoreUnavailable if self.url and (is_unreachable or status == 429 or status >= 500) else StoreError
 
     def client(self, folder: Path) -> Any:
         if self.url:
@@ -62,11 +62,11 @@ class Chroma(Served["ChromaCollection"]):
 
 
 class Client:
-    """A client of a server. The package's own asks the server while it is made, and waits for it without end."""
+    """Client of a server, with a timeout; the package's own calls the server in its constructor and waits without end."""
 
     def __init__(self, engine: Chroma) -> None:
         parts, token = urlsplit(engine.url), engine.secret("token_env")
-        self.where: dict[str, Any] = {"tenant": engine.tenant, "database": engine.database}
+        self.location: dict[str, Any] = {"tenant": engine.tenant, "database": engine.database}
         self.system = chromadb.config.System(
             chromadb.config.Settings(
                 anonymized_telemetry=False,
@@ -78,15 +78,16 @@ class Client:
             )
         )
         self.api = self.system.instance(chromadb_fastapi.FastAPI)
+        # The package's session waits without end by default.
         self.api._session.timeout = engine.timeout_s
         self.system.start()
 
     def get_or_create_collection(self, name: str, embedding_function: None, **settings: Any) -> Any:
-        found = self.api.create_collection(name, get_or_create=True, **settings, **self.where)
-        return chromadb_collection.Collection(self.api, found, embedding_function=embedding_function)
+        response = self.api.create_collection(name, get_or_create=True, **settings, **self.location)
+        return chromadb_collection.Collection(self.api, response, embedding_function=embedding_function)
 
     def delete_collection(self, name: str) -> None:
-        self.api.delete_collection(name, **self.where)
+        self.api.delete_collection(name, **self.location)
 
     def get_max_batch_size(self) -> int:
         return int(self.api.get_max_batch_size())
@@ -117,35 +118,38 @@ class ChromaCollection(Collection):
             metadata={_METRIC: self.metric, _DIMENSION: self.dimension},
             configuration={"hnsw": graph},
         )
+        # The database tells how many rows it takes in one request.
         self.most_rows = int(self.client.get_max_batch_size())  # type: ignore[misc]
-        made = self.collection.metadata or {}
+        metadata = self.collection.metadata or {}
         try:
-            self.refuse_other(name, made.get(_DIMENSION, 0), made.get(_METRIC, "an unknown metric"))
+            self.refuse_other(name, metadata.get(_DIMENSION, 0), metadata.get(_METRIC, "an unknown metric"))
         except StoreError:
             self.close()
             raise
 
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
-        """Put what is not there yet: writing an equal vector again takes others' links in the graph away."""
+    def _upsert(self, keys: Sequence[int], vectors: Vectors) -> None:
+        """Write new or changed vectors only: writing an equal vector again removes links of others in the graph."""
         ids = list(map(str, keys))
-        held = self.collection.get(ids=ids, include=["embeddings"])
-        there = dict(zip(held["ids"], held["embeddings"], strict=True))
-        new = [row for row, id in enumerate(ids) if id not in there or any(there[id] != vectors[row])]
-        if new:
-            self.collection.upsert(ids=[ids[row] for row in new], embeddings=vectors[new])
+        stored = self.collection.get(ids=ids, include=["embeddings"])
+        vectors_by_id = dict(zip(stored["ids"], stored["embeddings"], strict=True))
+        changed_rows = [
+            row for row, id in enumerate(ids) if id not in vectors_by_id or any(vectors_by_id[id] != vectors[row])
+        ]
+        if changed_rows:
+            self.collection.upsert(ids=[ids[row] for row in changed_rows], embeddings=vectors[changed_rows])
 
-    def _take(self, keys: Sequence[int]) -> None:
+    def _delete(self, keys: Sequence[int]) -> None:
         self.collection.delete(ids=list(map(str, keys)))
 
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
-        found = self.collection.query(query_embeddings=queries, n_results=top_k, include=["distances"])
-        square = self.metric == "euclidean"
+    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+        response = self.collection.query(query_embeddings=queries, n_results=top_k, include=["distances"])
+        is_squared = self.metric == "euclidean"
         return [
-            [(int(key), distance if square else 1.0 - distance) for key, distance in zip(*near, strict=True)]
-            for near in zip(found["ids"], found["distances"], strict=True)
+            [(int(key), distance if is_squared else 1.0 - distance) for key, distance in zip(*pair, strict=True)]
+            for pair in zip(response["ids"], response["distances"], strict=True)
         ]
 
-    def _pages(self) -> Iterator[Sequence[int]]:
+    def _key_pages(self) -> Iterator[Sequence[int]]:
         start = 0
         while page := self.collection.get(include=[], limit=self.most_rows, offset=start)["ids"]:
             yield list(map(int, page))
@@ -155,8 +159,8 @@ class ChromaCollection(Collection):
         self.client.close()
 
 
-def _status(error: Exception) -> int:
-    """What the server answered; 0 where it did not. The package raises some answers without their status."""
+def _status_of(error: Exception) -> int:
+    """Return the HTTP status of an error; 0 without one. The package raises some errors without their status."""
     response = getattr(error, "response", None) or getattr(error.__context__, "response", None)
     code = getattr(error, "code", None)
     return response.status_code if response is not None else int(code()) if callable(code) else 0

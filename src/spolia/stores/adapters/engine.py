@@ -1,4 +1,4 @@
-"""What is the same for all vector databases: settings, errors, open clients, batches, scores and their order.
+"""Shared parts of all vector databases: settings, errors, open clients, batches, scores and their order.
 
 An embedded engine locks its folder, so all its users in this process share one client. Vectors of a cosine index are
 scaled to length 1 here and compared by dot product there, so that a vector of zeros has the cosine 0 in all databases.
@@ -43,28 +43,29 @@ class OpenEngines(Generic[T]):
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._found: dict[Path, Shared[T]] = {}
+        self._shared: dict[Path, Shared[T]] = {}
 
     def take(self, place: Path, open: Callable[[], Shared[T]]) -> Shared[T]:
-        """The client of a folder, which is given back once."""
+        """Return the client of a folder, which the caller gives back once."""
         with self._lock:
-            found = self._found.get(place.resolve()) or open()
-            self._found[place.resolve()] = found
-            found.users += 1
-            return found
+            # Opened under the lock: an embedded database locks its folder, and can be opened once.
+            shared = self._shared.get(place.resolve()) or open()
+            self._shared[place.resolve()] = shared
+            shared.users += 1
+            return shared
 
     def give_back(self, place: Path) -> None:
         with self._lock:
-            found = self._found[place.resolve()]
-            found.users -= 1
-            if not found.users:
-                del self._found[place.resolve()]
-                found.close()
+            shared = self._shared[place.resolve()]
+            shared.users -= 1
+            if not shared.users:
+                del self._shared[place.resolve()]
+                shared.close()
 
     def remove(self, place: Path) -> None:
         """Delete a folder, if it is there and nobody has it open."""
         with self._lock:
-            if place.resolve() in self._found:
+            if place.resolve() in self._shared:
                 raise StoreBusy(f"{place} is open in this process. Close its indexes, then repeat.")
             rmtree(place, ignore_errors=True)
 
@@ -73,7 +74,8 @@ C = TypeVar("C", bound="Collection")
 
 METRICS: tuple[str, ...] = get_args(Metric)
 _NAME = re.compile(r"[a-z0-9_]{1,60}")
-_QUOTED = 300
+# A database's error may hold whole requests.
+_QUOTED_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Engine(Database, ABC, Generic[C]):
     expansion_add: int = 128
     expansion_search: int = 128
 
-    beside: ClassVar[tuple[str, ...]] = ()
+    companion_modules: ClassVar[tuple[str, ...]] = ()
     """What else the extra installs and is imported."""
 
     def __post_init__(self) -> None:
@@ -102,62 +104,63 @@ class Engine(Database, ABC, Generic[C]):
                 raise StoreError(f"{type(self).__name__} got {name}={number}. Write 0 < number <= 1000000000.")
         for name, hint in get_type_hints(type(self)).items():
             if get_origin(hint) is Literal and (value := getattr(self, name)) not in get_args(hint):
-                known = ", ".join(map(repr, get_args(hint)))
-                raise StoreError(f"{type(self).__name__} got {name}={value!r}. Write one of: {known}.")
+                choices = ", ".join(map(repr, get_args(hint)))
+                raise StoreError(f"{type(self).__name__} got {name}={value!r}. Write one of: {choices}.")
 
     def open(self, folder: Path, collection: str, dimension: int, metric: str) -> C:
-        found = self._collection(dimension, metric)
-        with self.asking(f"open {collection!r}"):
-            found.open(folder, stored_name(collection))
-        return found
+        opened_collection = self._make_collection(dimension, metric)
+        with self.translate_errors(f"open {collection!r}"):
+            opened_collection.open(folder, stored_name(collection))
+        return opened_collection
 
     def drop(self, folder: Path, collection: str) -> None:
-        with self.asking(f"drop {collection!r}"):
+        with self.translate_errors(f"drop {collection!r}"):
             self._drop(folder, stored_name(collection))
 
     @abstractmethod
-    def _collection(self, dimension: int, metric: str) -> C:
-        """What is opened."""
+    def _make_collection(self, dimension: int, metric: str) -> C:
+        """Return the collection that `open` connects."""
 
     @abstractmethod
     def _drop(self, folder: Path, name: str) -> None:
         """Forget the collection that has this name in the database, if it is there."""
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """The database, for errors."""
         return type(self).__name__
 
     def secret(self, field: str) -> str:
-        """What the environment holds under the name in a field; empty where nothing."""
+        """Return the environment variable that a field names; empty if it is not set."""
         return os.environ.get(getattr(self, field), "")
 
-    def kind_of(self, error: Exception) -> type[StoreError]:
-        """What an error of the database's package becomes: `StoreUnavailable` where repeating may help."""
+    def error_type(self, error: Exception) -> type[StoreError]:
+        """Return the type of an error of the database's package: `StoreUnavailable` if a repetition may help."""
         return StoreError
 
     @contextmanager
-    def asking(self, what: str) -> Iterator[None]:
-        """Translate what the database's package raises. Every package has exceptions of its own, without a base."""
+    def translate_errors(self, action: str) -> Iterator[None]:
+        """Translate the exceptions of the database's package; every package has its own, without a common base."""
         try:
             yield
         except SpoliaError:
             raise
         except Exception as error:
             lacking = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
-            if lacking in (self.module, *self.beside):
+            if lacking in (self.module, *self.companion_modules):
                 cause = "" if isinstance(error, ModuleNotFoundError) else text_of(error)
                 raise MissingExtra(self.extra, lacking, f"Keeping vectors in {type(self).__name__}", cause) from error
-            kind = self.kind_of(error)
+            kind = self.error_type(error)
             advice = " Repeat when it is back." if kind is StoreUnavailable else ""
-            raise kind(f"{self.where} could not {what}: {self._quoted(error)}.{advice}") from error
+            raise kind(f"{self.location} could not {action}: {self._quoted(error)}.{advice}") from error
 
     def _quoted(self, error: Exception) -> str:
         text = " ".join(str(error).split()) or type(error).__name__
         for name in self._settings():
             if name.endswith("_env") and (secret := self.secret(name)):
+                # No error shows a secret, whatever the package quotes.
                 text = text.replace(secret, "…")
-        return text[:_QUOTED].rstrip(". ")
+        return text[:_QUOTED_CHARACTERS].rstrip(". ")
 
     def _settings(self) -> dict[str, object]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
@@ -178,43 +181,44 @@ class Served(Engine[C]):
 
     def __post_init__(self) -> None:
         if self.url:
-            object.__setattr__(self, "url", _checked(self.url))
+            object.__setattr__(self, "url", _check_url(self.url))
         super().__post_init__()
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return f"{type(self).__name__} at {self.url}" if self.url else type(self).__name__
 
 
 def stored_name(collection: str) -> str:
-    """What a collection is called in a database: recognised beside others' there, and valid in all of them."""
+    """Return a collection's name in a database: recognisable beside other applications' collections, valid in all
+    databases."""
     if not _NAME.fullmatch(collection):
         raise StoreError(f"A collection is called {collection!r}. Write 1 to 60 of the characters a-z, 0-9 and _.")
     return f"spolia_{collection}_v1"
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
-        secret = bool(parts.username or parts.password or parts.query or parts.fragment)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        has_secret = bool(parts.username or parts.password or parts.query or parts.fragment)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        secret = valid = False
-    if secret:
+        has_secret = is_valid = False
+    if has_secret:
         raise StoreError(
             "url holds more than an address (a user, a password, a query), which would be stored with the group. "
             "Write the address alone, and name the secret's variable in the field for it."
         )
-    if not valid:
+    if not is_valid:
         raise StoreError(f"url is {url!r}, no web address. Write for example 'http://127.0.0.1:8000'.")
     return url.rstrip("/")
 
 
-Near: TypeAlias = list[tuple[int, float]]
+Neighbours: TypeAlias = list[tuple[int, float]]
 """Keys, each with its dot product or squared distance."""
 
 _SPARE = 16  # results beyond those wanted, to see whether the last one has equals
-_DEEPER = 4
+_DEPTH_GROWTH = 4
 _RESULTS_AT_ONCE = 100_000
 _INT64 = range(-(2**63), 2**63)
 
@@ -239,20 +243,20 @@ class Collection(ABC):
         """Connect, and make the collection if it is not there; an embedded database lies in `folder`."""
 
     @abstractmethod
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+    def _upsert(self, keys: Sequence[int], vectors: Vectors) -> None:
         """Upsert distinct keys, at most `most_rows`."""
 
     @abstractmethod
-    def _take(self, keys: Sequence[int]) -> None:
+    def _delete(self, keys: Sequence[int]) -> None:
         """Delete, at most `most_rows`; a key that is not there is no error."""
 
     @abstractmethod
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
-        """For each query, keys with the dot product, or for `euclidean` the squared distance; at most `deepest`."""
+    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+        """Return for each query keys with dot products, or for `euclidean` squared distances; at most `deepest`."""
 
     @abstractmethod
-    def _pages(self) -> Iterator[Sequence[int]]:
-        """All keys, page by page."""
+    def _key_pages(self) -> Iterator[Sequence[int]]:
+        """Yield all keys, page by page."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -261,77 +265,84 @@ class Collection(ABC):
         """Raise unless a collection that was found is the one that is wanted."""
         if (dimension, metric) != (self.dimension, self.metric):
             raise StoreError(
-                f"The collection {collection!r} of {self.engine.where} holds vectors of {dimension} numbers compared "
+                f"The collection {collection!r} of {self.engine.location} holds vectors of {dimension} numbers compared "
                 f"by {metric}, not of {self.dimension} by {self.metric}. Drop it, or give the new one another name."
             )
 
     def add(self, keys: Sequence[int], vectors: Vectors) -> None:
-        checked = self._checked(vectors)
+        valid_vectors = self._check_vectors(vectors)
         rows = {int(key): row for row, key in enumerate(keys)}  # of a key that comes twice, the last
-        if len(keys) != len(checked) or any(key not in _INT64 for key in rows):
-            raise StoreError(f"{len(keys)} keys came with {len(checked)} vectors. Write one 64-bit number for each.")
-        with self.engine.asking("add vectors"):
-            for some in in_batches(rows, min(self.most_rows, max(1, self.most_numbers // self.dimension))):
-                self._put(some, checked[[rows[key] for key in some]])
+        if len(keys) != len(valid_vectors) or any(key not in _INT64 for key in rows):
+            raise StoreError(
+                f"{len(keys)} keys came with {len(valid_vectors)} vectors. Write one 64-bit number for each."
+            )
+        with self.engine.translate_errors("add vectors"):
+            for batch in in_batches(rows, min(self.most_rows, max(1, self.most_numbers // self.dimension))):
+                self._upsert(batch, valid_vectors[[rows[key] for key in batch]])
 
     def remove(self, keys: Sequence[int]) -> None:
-        with self.engine.asking("remove vectors"):
-            for some in in_batches(dict.fromkeys(map(int, keys)), self.most_rows):
-                self._take(some)
+        with self.engine.translate_errors("remove vectors"):
+            for batch in in_batches(dict.fromkeys(map(int, keys)), self.most_rows):
+                self._delete(batch)
 
-    def search(self, queries: Vectors, top_k: int) -> list[Near]:
-        checked = self._checked(queries)
+    def search(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+        valid_queries = self._check_vectors(queries)
         if top_k < 1:
-            return [[] for _ in checked]
-        wanted = min(top_k, self.deepest)
-        found: list[Near] = [[] for _ in checked]
-        rows, depth = list(range(len(checked))), min(wanted + _SPARE, self.deepest)
-        with self.engine.asking("search"):
+            return [[] for _ in valid_queries]
+        limit = min(top_k, self.deepest)
+        results: list[Neighbours] = [[] for _ in valid_queries]
+        rows, depth = list(range(len(valid_queries))), min(limit + _SPARE, self.deepest)
+        with self.engine.translate_errors("search"):
             while rows:
-                for row, near in zip(rows, self._asked(checked[rows], depth), strict=True):
-                    found[row] = near
-                rows = [row for row in rows if depth < self.deepest and _undecided(found[row], wanted, depth)]
-                depth = min(depth * _DEEPER, self.deepest)
-        return [near[:wanted] for near in found]
+                for row, hits in zip(rows, self._search(valid_queries[rows], depth), strict=True):
+                    results[row] = hits
+                rows = [row for row in rows if depth < self.deepest and _may_have_ties(results[row], limit, depth)]
+                # Ask for more until the last result has no equals beyond it: equals are ordered by
+                # key.
+                depth = min(depth * _DEPTH_GROWTH, self.deepest)
+        return [hits[:limit] for hits in results]
 
     def keys(self) -> Iterator[int]:
-        pages = self._pages()
+        pages = self._key_pages()
         while True:
-            with self.engine.asking("list its keys"):
+            with self.engine.translate_errors("list its keys"):
                 page = next(pages, None)
             if page is None:
                 return
             yield from page
 
-    def _asked(self, queries: Vectors, depth: int) -> Iterator[Near]:
-        for some in in_batches(range(len(queries)), max(1, min(100, _RESULTS_AT_ONCE // depth))):
-            for near in self._near(queries[some[0] : some[-1] + 1], depth):
-                scored = [(key, self._score(closeness)) for key, closeness in near]
-                yield sorted(scored, key=lambda hit: (-hit[1], hit[0]))
+    def _search(self, queries: Vectors, depth: int) -> Iterator[Neighbours]:
+        # The results of one request are in memory together.
+        for batch in in_batches(range(len(queries)), max(1, min(100, _RESULTS_AT_ONCE // depth))):
+            for near in self._query(queries[batch[0] : batch[-1] + 1], depth):
+                hits = [(key, self._score(closeness)) for key, closeness in near]
+                yield sorted(hits, key=lambda hit: (-hit[1], hit[0]))
 
     def _score(self, closeness: float) -> float:
         if self.metric == "euclidean":
             return -sqrt(max(closeness, 0.0))
+        # Rounding may lead beyond the range of a cosine.
         return min(1.0, max(-1.0, closeness)) if self.metric == "cosine" else closeness
 
-    def _checked(self, vectors: Vectors) -> Vectors:
-        """float32[n, d], of length 1 for cosine."""
+    def _check_vectors(self, vectors: Vectors) -> Vectors:
+        """Return the vectors as float32[n, d], of length 1 for cosine; raise StoreError for others."""
         for row, vector in enumerate(vectors):
             if np.shape(vector) != (self.dimension,):
                 raise StoreError(
-                    f"Vector {row} has the shape {np.shape(vector)}, and {self.engine.where} holds vectors of "
+                    f"Vector {row} has the shape {np.shape(vector)}, and {self.engine.location} holds vectors of "
                     f"{self.dimension} numbers. Give vectors by the embedder that the index was made for."
                 )
+        # Numbers too large for float32 become infinity, which is reported below.
         with np.errstate(over="ignore"):
-            found: Vectors = np.asarray(vectors, dtype=np.float32).reshape(-1, self.dimension)
-        if len(wrong := np.flatnonzero(~np.isfinite(found).all(axis=1))):
-            raise StoreError(f"Vector {wrong[0]} holds NaN or infinity. Check what the embedder returned.")
+            rows: Vectors = np.asarray(vectors, dtype=np.float32).reshape(-1, self.dimension)
+        if len(invalid := np.flatnonzero(~np.isfinite(rows).all(axis=1))):
+            raise StoreError(f"Vector {invalid[0]} holds NaN or infinity. Check what the embedder returned.")
         if self.metric == "cosine":
-            lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
-            found = (found / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
-        return found
+            lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+            rows = (rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+        return rows
 
 
-def _undecided(near: Near, wanted: int, depth: int) -> bool:
-    """Whether there may be further results that are as good as the last one wanted."""
-    return len(near) == depth > wanted and near[-1][1] == near[wanted - 1][1]
+def _may_have_ties(hits: Neighbours, limit: int, depth: int) -> bool:
+    """Return whether results that were not asked for may be as good as the last one to return."""
+    return len(hits) == depth > limit and hits[-1][1] == hits[limit - 1][1]

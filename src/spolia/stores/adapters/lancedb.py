@@ -13,7 +13,7 @@ from spolia.core.environment import without_password
 from spolia.deferred import lancedb
 from spolia.deferred import pyarrow as pa
 from spolia.errors import StoreError, StoreUnavailable
-from spolia.stores.adapters.engine import Collection, Engine, Near
+from spolia.stores.adapters.engine import Collection, Engine, Neighbours
 from spolia.stores.indexes import Vectors
 
 _ADDS_BETWEEN = 32  # each add makes a file and a version; joining them costs more than some adds
@@ -55,16 +55,16 @@ class LanceDB(Engine["LanceTable"]):
                 "Write the address alone, with its credentials in the environment."
             )
 
-    def _collection(self, dimension: int, metric: str) -> "LanceTable":
+    def _make_collection(self, dimension: int, metric: str) -> "LanceTable":
         return LanceTable(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
-        self.connected(folder).drop_table(name, ignore_missing=True)
+        self.connect(folder).drop_table(name, ignore_missing=True)
 
-    def kind_of(self, error: Exception) -> type[StoreError]:
+    def error_type(self, error: Exception) -> type[StoreError]:
         return StoreUnavailable if "conflict" in str(error).lower() else StoreError
 
-    def connected(self, folder: Path) -> Any:
+    def connect(self, folder: Path) -> Any:
         # Without an interval a reader stays at the version that it opened, whatever is written meanwhile.
         return lancedb.connect(self.uri or str(folder / "lancedb"), read_consistency_interval=timedelta(0))
 
@@ -76,7 +76,7 @@ class LanceTable(Collection):
     table: Any
 
     def open(self, folder: Path, name: str) -> None:
-        database = self.engine.connected(folder)
+        database = self.engine.connect(folder)
         vector = pa.list_(pa.float32(), self.dimension)
         schema = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field(self.metric, vector, nullable=False)])
         try:
@@ -87,7 +87,7 @@ class LanceTable(Collection):
         metric = next(column for column in self.table.schema.names if column != "key")
         self.refuse_other(name, self.table.schema.field(metric).type.list_size, metric)
 
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+    def _upsert(self, keys: Sequence[int], vectors: Vectors) -> None:
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self.dimension)
         rows = pa.table([pa.array(keys, pa.int64()), column], schema=self.schema)
         upsert = self.table.merge_insert("key").when_matched_update_all().when_not_matched_insert_all()
@@ -95,12 +95,12 @@ class LanceTable(Collection):
         self.adds += 1
         if self.adds % _ADDS_BETWEEN == 0:
             self.table.optimize(cleanup_older_than=_KEPT)
-        self._index()
+        self._build_index()
 
-    def _index(self) -> None:
+    def _build_index(self) -> None:
         """Build the index once there are enough vectors; later ones are compared one by one until `optimize`."""
         kind = self.engine.index
-        if kind == "flat" or self._indexed() or self.table.count_rows() < self.engine.above:
+        if kind == "flat" or self._has_index() or self.table.count_rows() < self.engine.above:
             return
 
         options: dict[str, Any] = {"distance_type": "l2" if self.metric == "euclidean" else "dot"}
@@ -108,26 +108,26 @@ class LanceTable(Collection):
             options |= {"m": self.engine.connectivity, "ef_construction": self.engine.expansion_add}
         self.table.create_index(self.metric, config=getattr(lancedb.index, _KINDS[kind])(**options))
 
-    def _indexed(self) -> bool:
+    def _has_index(self) -> bool:
         return bool(self.table.list_indices())
 
-    def _take(self, keys: Sequence[int]) -> None:
+    def _delete(self, keys: Sequence[int]) -> None:
         self.table.delete(f"key IN ({', '.join(map(str, keys))})")  # numbers: nothing to quote
 
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
         metric = "l2" if self.metric == "euclidean" else "dot"
         query = self.table.search(queries, vector_column_name=self.metric).distance_type(metric).limit(top_k)
-        if self._indexed():
+        if self._has_index():
             ef = max(self.engine.expansion_search, top_k)
             query = query.nprobes(self.engine.probes).ef(ef).refine_factor(self.engine.refine)
         rows = query.select(["key", "_distance"]).to_arrow()
-        found: list[Near] = [[] for _ in queries]
+        results: list[Neighbours] = [[] for _ in queries]
         numbers = rows["query_index"].to_pylist() if len(queries) > 1 else [0] * len(rows)
         for number, key, distance in zip(numbers, rows["key"].to_pylist(), rows["_distance"].to_pylist(), strict=True):
-            found[number].append((key, distance if metric == "l2" else 1.0 - distance))
-        return found
+            results[number].append((key, distance if metric == "l2" else 1.0 - distance))
+        return results
 
-    def _pages(self) -> Iterator[Sequence[int]]:
+    def _key_pages(self) -> Iterator[Sequence[int]]:
         for batch in self.table.search().select(["key"]).to_batches(self.most_rows):
             yield batch["key"].to_pylist()
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal
 
 from spolia.deferred import opensearchpy
 from spolia.errors import StoreError, StoreUnavailable
-from spolia.stores.adapters.engine import Collection, Near, Served
+from spolia.stores.adapters.engine import Collection, Neighbours, Served
 from spolia.stores.indexes import Vectors
 
-_PASSING = {429, 500, 502, 503, 504}
+_TRANSIENT = {429, 500, 502, 503, 504}
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class OpenSearch(Served["OpenSearchIndex"]):
     extra: ClassVar[str] = "opensearch"
     module: ClassVar[str] = "opensearchpy"
 
-    def _collection(self, dimension: int, metric: str) -> "OpenSearchIndex":
+    def _make_collection(self, dimension: int, metric: str) -> "OpenSearchIndex":
         return OpenSearchIndex(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
         with closing(self.client()) as client:
             client.indices.delete(index=name, ignore_unavailable=True)
 
-    def kind_of(self, error: Exception) -> type[StoreError]:
+    def error_type(self, error: Exception) -> type[StoreError]:
         if isinstance(error, opensearchpy.exceptions.ConnectionError):
             return StoreError if isinstance(error, opensearchpy.exceptions.SSLError) else StoreUnavailable
-        passing = isinstance(error, opensearchpy.exceptions.TransportError) and error.status_code in _PASSING
+        passing = isinstance(error, opensearchpy.exceptions.TransportError) and error.status_code in _TRANSIENT
         return StoreUnavailable if passing else StoreError
 
     def client(self) -> Any:
@@ -82,8 +82,8 @@ class OpenSearchIndex(Collection):
         self.client, self.name = (client := self.engine.client()), name
         if not client.indices.exists(index=name):
             client.indices.create(index=name, body=self._body(), params={"wait_for_active_shards": 1})
-        (made,) = client.indices.get_mapping(index=name).values()
-        fields: Mapping[str, Any] = made["mappings"]["properties"]
+        (index_info,) = client.indices.get_mapping(index=name).values()
+        fields: Mapping[str, Any] = index_info["mappings"]["properties"]
         metric = next(field for field in fields if field != "key")
         self.refuse_other(name, fields[metric].get("dimension", 0), metric)
 
@@ -101,45 +101,48 @@ class OpenSearchIndex(Collection):
             "mappings": {"dynamic": "strict", "properties": {"key": {"type": "long"}, self.metric: vector}},
         }
 
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+    def _upsert(self, keys: Sequence[int], vectors: Vectors) -> None:
         lines: list[Any] = []
         for key, vector in zip(keys, vectors.tolist(), strict=True):
             lines += [{"index": {"_id": str(key)}}, {"key": key, self.metric: vector}]
-        self._bulk(lines)
+        self._write_bulk(lines)
 
-    def _take(self, keys: Sequence[int]) -> None:
-        self._bulk([{"delete": {"_id": str(key)}} for key in keys])
+    def _delete(self, keys: Sequence[int]) -> None:
+        self._write_bulk([{"delete": {"_id": str(key)}} for key in keys])
 
-    def _bulk(self, lines: list[Any]) -> None:
+    def _write_bulk(self, lines: list[Any]) -> None:
         """Write; visible to searches when it returns. A bulk may fail for some of its documents."""
-        done = self.client.bulk(body=lines, index=self.name, params={"refresh": "true"})
-        for item in done["items"] if done["errors"] else ():
-            ((_, said),) = item.items()
-            self._refuse(said.get("status", 200), said.get("error"))
+        response = self.client.bulk(body=lines, index=self.name, params={"refresh": "true"})
+        for item in response["items"] if response["errors"] else ():
+            ((_, outcome),) = item.items()
+            self._raise_error(outcome.get("status", 200), outcome.get("error"))
 
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
-        how = {"ef_search": max(top_k, self.engine.expansion_search)}
+    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+        parameters = {"ef_search": max(top_k, self.engine.expansion_search)}
         lines: list[Any] = []
         for query in queries.tolist():
-            knn = {self.metric: {"vector": query, "k": top_k, "method_parameters": how}}
+            knn = {self.metric: {"vector": query, "k": top_k, "method_parameters": parameters}}
             lines += [{}, {"size": top_k, "_source": False, "query": {"knn": knn}}]
         answers = self.client.msearch(body=lines, index=self.name)["responses"]
         for answer in answers:
-            self._refuse(answer.get("status", 200), answer.get("error"))
-        return [[(int(hit["_id"]), self._closeness(hit["_score"])) for hit in each["hits"]["hits"]] for each in answers]
+            self._raise_error(answer.get("status", 200), answer.get("error"))
+        return [
+            [(int(hit["_id"]), self._closeness(hit["_score"])) for hit in response["hits"]["hits"]]
+            for response in answers
+        ]
 
     def _closeness(self, score: float) -> float:
-        """Scores are positive there: 1 / (1 + d²); 1 + p for a product p ≥ 0, below that 1 / (1 - p)."""
+        """Invert the database's positive scores: 1 / (1 + d²); 1 + p for a product p ≥ 0, below that 1 / (1 - p)."""
         if self.metric == "euclidean":
             return 1.0 / score - 1.0
         return score - 1.0 if score >= 1.0 else 1.0 - 1.0 / score
 
-    def _refuse(self, status: int, error: Any) -> None:
+    def _raise_error(self, status: int, error: Any) -> None:
         if error:
-            kind = StoreUnavailable if status in _PASSING else StoreError
-            raise kind(f"{self.engine.where} answered {status}: {str(error)[:300]}")
+            kind = StoreUnavailable if status in _TRANSIENT else StoreError
+            raise kind(f"{self.engine.location} answered {status}: {str(error)[:300]}")
 
-    def _pages(self) -> Iterator[Sequence[int]]:
+    def _key_pages(self) -> Iterator[Sequence[int]]:
         body: dict[str, Any] = {"size": self.most_rows, "_source": False, "sort": [{"key": "asc"}]}
         while page := self.client.search(index=self.name, body=body)["hits"]["hits"]:
             yield [int(hit["_id"]) for hit in page]

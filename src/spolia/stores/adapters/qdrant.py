@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 from spolia.deferred import qdrant_client
 from spolia.deferred import qdrant_models as models
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
-from spolia.stores.adapters.engine import Collection, Near, OpenEngines, Served, Shared
+from spolia.stores.adapters.engine import Collection, Neighbours, OpenEngines, Served, Shared
 from spolia.stores.indexes import Vectors
 
 _LOCAL = OpenEngines[Any]()
-_UNSIGNED = 2**64
+_ID_RANGE = 2**64
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Qdrant(Served["QdrantCollection"]):
     extra: ClassVar[str] = "qdrant"
     module: ClassVar[str] = "qdrant_client"
 
-    def _collection(self, dimension: int, metric: str) -> "QdrantCollection":
+    def _make_collection(self, dimension: int, metric: str) -> "QdrantCollection":
         return QdrantCollection(self, dimension, metric)
 
     def _drop(self, folder: Path, name: str) -> None:
@@ -48,25 +48,26 @@ class Qdrant(Served["QdrantCollection"]):
             with closing(self.client()) as client:
                 client.delete_collection(name)
         else:
-            _LOCAL.remove(_place(folder, name))
+            _LOCAL.remove(_local_folder(folder, name))
 
-    def kind_of(self, error: Exception) -> type[StoreError]:
+    def error_type(self, error: Exception) -> type[StoreError]:
         if "already accessed by another instance" in str(error):
             return StoreBusy
         status = getattr(error, "status_code", None) or 0
-        lost = type(error).__name__ == "ResponseHandlingException"
-        return StoreUnavailable if lost or status == 429 or status >= 500 else StoreError
+        is_unreachable = type(error).__name__ == "ResponseHandlingException"
+        return StoreUnavailable if is_unreachable or status == 429 or status >= 500 else StoreError
 
     def client(self) -> Any:
+        # The package takes whole seconds: they are rounded up.
         key, timeout = self.secret("api_key_env") or None, max(1, round(self.timeout_s + 0.499))
         return qdrant_client.QdrantClient(url=self.url, api_key=key, timeout=timeout, check_compatibility=False)
 
 
-def _place(folder: Path, name: str) -> Path:
+def _local_folder(folder: Path, name: str) -> Path:
     return folder / "qdrant" / name
 
 
-def _local(place: Path) -> Shared[Any]:
+def _open_local(place: Path) -> Shared[Any]:
     # Its arrays grow while it is written to: every call holds the lock, from whatever thread.
     client = qdrant_client.QdrantClient(path=str(place), force_disable_check_same_thread=True)
     return Shared(client, client.close)
@@ -86,55 +87,62 @@ class QdrantCollection(Collection):
         if self.engine.url:
             self.client = self.engine.client()
         else:
-            place = _place(folder, name)
-            shared = _LOCAL.take(place, lambda: _local(place))
+            place = _local_folder(folder, name)
+            shared = _LOCAL.take(place, lambda: _open_local(place))
             self.client, self.place, self.lock = shared.client, place, shared.lock
         try:
             with self.lock:
-                self._make()
+                self._prepare()
         except Exception:
             self.close()
             raise
 
-    def _make(self) -> None:
+    def _prepare(self) -> None:
         if not self.client.collection_exists(self.name):
             graph = models.HnswConfigDiff(m=self.engine.connectivity, ef_construct=self.engine.expansion_add)
-            compared = models.Distance.EUCLID if self.metric == "euclidean" else models.Distance.DOT
-            vector = models.VectorParams(size=self.dimension, distance=compared, hnsw_config=graph)
+            distance = models.Distance.EUCLID if self.metric == "euclidean" else models.Distance.DOT
+            vector = models.VectorParams(size=self.dimension, distance=distance, hnsw_config=graph)
             self.client.create_collection(self.name, vectors_config={self.metric: vector})
-        ((metric, made),) = self.client.get_collection(self.name).config.params.vectors.items()
-        self.refuse_other(self.name, made.size, metric)
+        ((metric, stored),) = self.client.get_collection(self.name).config.params.vectors.items()
+        self.refuse_other(self.name, stored.size, metric)
 
-    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
-        points = models.Batch(ids=[key % _UNSIGNED for key in keys], vectors={self.metric: vectors.tolist()})
+    def _upsert(self, keys: Sequence[int], vectors: Vectors) -> None:
+        points = models.Batch(ids=[key % _ID_RANGE for key in keys], vectors={self.metric: vectors.tolist()})
         with self.lock:
             self.client.upsert(self.name, points, wait=True)
 
-    def _take(self, keys: Sequence[int]) -> None:
+    def _delete(self, keys: Sequence[int]) -> None:
         with self.lock:
-            self.client.delete(self.name, models.PointIdsList(points=[key % _UNSIGNED for key in keys]), wait=True)
+            self.client.delete(self.name, models.PointIdsList(points=[key % _ID_RANGE for key in keys]), wait=True)
 
-    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
-        how = models.SearchParams(hnsw_ef=max(top_k, self.engine.expansion_search), exact=self.engine.exact)
-        asked = [
+    def _query(self, queries: Vectors, top_k: int) -> list[Neighbours]:
+        parameters = models.SearchParams(hnsw_ef=max(top_k, self.engine.expansion_search), exact=self.engine.exact)
+        requests = [
             models.QueryRequest(
-                query=query, using=self.metric, limit=top_k, params=how if self.engine.url else None, with_payload=False
+                query=query,
+                using=self.metric,
+                limit=top_k,
+                params=parameters if self.engine.url else None,
+                with_payload=False,
             )
             for query in queries.tolist()
         ]
         with self.lock:
-            found = self.client.query_batch_points(self.name, asked)
-        square = self.metric == "euclidean"
-        return [[(_signed(hit.id), hit.score**2 if square else hit.score) for hit in near.points] for near in found]
+            responses = self.client.query_batch_points(self.name, requests)
+        is_squared = self.metric == "euclidean"
+        return [
+            [(_key_of(hit.id), hit.score**2 if is_squared else hit.score) for hit in response.points]
+            for response in responses
+        ]
 
-    def _pages(self) -> Iterator[Sequence[int]]:
+    def _key_pages(self) -> Iterator[Sequence[int]]:
         start: Any = None
         while True:
             with self.lock:
                 page, start = self.client.scroll(
                     self.name, limit=self.most_rows, offset=start, with_payload=False, with_vectors=False
                 )
-            yield [_signed(point.id) for point in page]
+            yield [_key_of(point.id) for point in page]
             if start is None:
                 return
 
@@ -146,6 +154,6 @@ class QdrantCollection(Collection):
             client.close()
 
 
-def _signed(point: int) -> int:
-    """The key of a point, whose id has no sign."""
-    return point - _UNSIGNED if point >= _UNSIGNED // 2 else point
+def _key_of(point: int) -> int:
+    """Return the signed key of a point, whose id is unsigned."""
+    return point - _ID_RANGE if point >= _ID_RANGE // 2 else point

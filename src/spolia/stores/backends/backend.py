@@ -40,25 +40,25 @@ class Connection(Protocol):
     def in_transaction(self) -> bool: ...
     def execute(self, statement: str, values: Any = ..., /) -> StatementRows: ...
     def executemany(self, statement: str, values: Iterable[Any], /) -> Any:
-        """SQLite gives something whose `rowcount` says how many rows were changed."""
+        """Run a statement for each row of values; SQLite's result has a `rowcount`, the number of changed rows."""
 
-    def each(self, statement: str, values: Any = ..., /) -> Iterator[Any]:
-        """The rows of a query one after the other, in bounded memory; other statements may come in between."""
+    def stream_rows(self, statement: str, values: Any = ..., /) -> Iterator[Any]:
+        """Yield the rows of a query in bounded memory; other statements may run in between."""
 
     def close(self) -> None: ...
 
 
 class Lease(Protocol):
-    """Keeps a published generation from being swept as long as it lives."""
+    """Lease that keeps a published generation from being swept as long as it lives."""
 
     can_be_lost: ClassVar[bool]
 
     def is_held(self) -> bool:
-        """Whether it still does: one that hangs on a connection ends with it."""
+        """Return whether the lease still holds; one that depends on a connection ends with it."""
 
 
 class WriteSession(Protocol):
-    """The right to write, and the connection to write with."""
+    """Session that holds the right to write, with the connection to write with."""
 
     @property
     def connection(self) -> Connection: ...
@@ -66,37 +66,37 @@ class WriteSession(Protocol):
         """Take back what was not committed, and let the next one write."""
 
 
-class Stored(Protocol):
-    """Vectors of a group's nodes as they are kept."""
+class StoredVectors(Protocol):
+    """Vectors of a group's nodes as they are stored."""
 
-    def at(self, positions: npt.NDArray[np.int64]) -> Vectors:
-        """Those of the nodes at these positions among the live ones of the group, float32[n, d]."""
+    def vectors_at(self, positions: npt.NDArray[np.int64]) -> Vectors:
+        """Return the vectors float32[n, d] of the nodes at these positions among the live nodes of the group."""
 
 
 class Backend(Protocol):
-    """All in which SQLite and PostgreSQL differ. Its text is the address of the store, without secrets."""
+    """Interface of the backends, SQLite and PostgreSQL; its text is the address of the store, without secrets."""
 
     @property
     def place(self) -> str:
-        """The address, written in one way: two backends of one place are the same store."""
+        """Return the address in a canonical form: two backends of one place are the same store."""
 
     @property
     def folder(self) -> Path:
-        """Where what is derived is kept."""
+        """Return the folder of derived data."""
 
     # What is there.
 
     def exists(self) -> bool:
-        """Whether something that calls itself a store is there."""
+        """Return whether a store seems to exist; opening it checks that."""
 
     def create(self) -> None:
         """Make an empty store, whole or not at all, unless there is one."""
 
-    def reading(self) -> Connection:
-        """A connection that can only read; refused when something else is there."""
+    def connect_for_reading(self) -> Connection:
+        """Open a connection that can only read; raise NotAStore if something else is there."""
 
-    def writing(self, timeout_s: float, connection: Connection | None = None) -> WriteSession:
-        """The right to write, for one at a time; `StoreBusy`, naming the holder, when it was not free in time.
+    def begin_writing(self, timeout_s: float, connection: Connection | None = None) -> WriteSession:
+        """Acquire the right to write, one writer at a time; raise StoreBusy with the holder's name after the timeout.
 
         Args:
             connection: one that `read_after` gave, to write with where that can be; it stays open.
@@ -105,55 +105,61 @@ class Backend(Protocol):
     def read_after(self, session: WriteSession) -> Connection:
         """Let the next one write, and return a connection that can only read: that of the session, if it may."""
         session.close()
-        return self.reading()
+        return self.connect_for_reading()
 
     def identity(self) -> object:
-        """What tells a store from another one that is put in its place."""
+        """Return a value that changes when another store takes its place."""
         return None
 
-    def is_current(self, opened: OpenStore) -> bool:
-        """Whether the open store is still the published one."""
+    def is_current(self, open_store: OpenStore) -> bool:
+        """Return whether the open store is still the published one."""
 
-    def problem(self, doing: str, error: Exception) -> StoreError | None:
-        """The `StoreError` for an exception, or None; `doing` is a participle: `opened`, `written`, `published`."""
+    def translate_error(self, doing: str, error: Exception) -> StoreError | None:
+        """Translate an exception into a StoreError, or None; `doing` is a participle: `opened`, `written`, `published`."""
 
     # Generations.
 
-    def leased(self, generation: int) -> Lease | None:
-        """A lease on a generation; None when it is being swept or has been."""
+    def lease(self, generation: int) -> Lease | None:
+        """Lease a generation; return None if it is being swept or has been."""
 
-    def unleased(self, connection: Connection, generation: int) -> object | None:
-        """An exclusive lease on a generation, which lasts until the commit; None when somebody reads it."""
+    def lease_exclusively(self, connection: Connection, generation: int) -> object | None:
+        """Lease a generation exclusively until the commit; return None if somebody reads it."""
 
     def pin(self, generation: int) -> None:
-        """Make ready what leases on a generation hang on."""
+        """Prepare a generation for leases."""
         return
 
     # Lexical indexes.
 
     def published_index(self, group: str, generation: int) -> Path | None:
-        """The folder in which a writer freezes the lexical index of a group; None where readers make it."""
+        """Return the folder in which a writer freezes the lexical index of a group; None if readers build it."""
         return None
 
-    def lexical(self, snapshot: Snapshot, group: str) -> Path:
-        """The folder with the lexical index of a group, made if need be."""
+    def lexical_index(self, snapshot: Snapshot, group: str) -> Path:
+        """Return the folder with the lexical index of a group; build it if it is missing."""
 
     # Vectors.
 
-    def embedding(self, connection: Connection) -> VectorWriter:
-        """What a writer gives vectors to."""
+    def make_vector_writer(self, connection: Connection) -> VectorWriter:
+        """Return the writer that takes new vectors."""
 
-    def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        """Bring vector databases beside the store to the next generation; `known`: the last keys they took in."""
+    def follow(
+        self, connection: Connection, manifests: Manifests, last_keys: Mapping[str, int], published: int
+    ) -> None:
+        """Bring external vector databases to the next generation; `last_keys` are the last keys that they took in."""
 
-    def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        """Bring vector databases beside the store back to what is published, after a killed writer; see `follow`."""
+    def recover(
+        self, connection: Connection, manifests: Manifests, last_keys: Mapping[str, int], published: int
+    ) -> None:
+        """Bring external vector databases back to what is published, after a killed writer; see `follow`."""
         return
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
-        """Index what was published, with the right to write; what was out of order, in words."""
+        """Index what was published, with the right to write; return in words what was out of order."""
 
-    def compact(self, manifests: Manifests, *, ended: bool, waits: bool, connection: Connection | None = None) -> bool:
+    def compact(
+        self, manifests: Manifests, *, has_ended: bool, waits: bool, connection: Connection | None = None
+    ) -> bool:
         """Join the small pieces that many commits left, while others may write; see `writer.compact`.
 
         Args:
@@ -162,29 +168,29 @@ class Backend(Protocol):
         return False
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
-        """What searches a group's vectors at a generation."""
+        """Return the search over a group's vectors at a generation."""
 
-    def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
-        """The vectors of a group's nodes at a generation."""
+    def stored_vectors(self, snapshot: Snapshot, group: str, embedder: str) -> StoredVectors:
+        """Return the vectors of a group's nodes at a generation."""
 
     # Order.
 
     def sweep(self, connection: Connection) -> list[str]:
-        """Remove what no generation needs, and take over what a killed writer has left; what was damaged, in words."""
+        """Remove what no generation needs, and take over what a killed writer has left; return the damage in words."""
         return []
 
     def repair(self, connection: Connection) -> list[str]:
-        """Forget damaged vectors, so that their texts count as not embedded; in words."""
+        """Forget damaged vectors, so that their texts count as not embedded; return what was forgotten, in words."""
 
     def problems(self, connection: Connection) -> Iterator[str]:
-        """What is wrong with rows and vectors, in words. All of them are read."""
+        """Yield in words what is wrong with rows and vectors; reads all of them."""
 
     def salvage(self, timeout_s: float) -> tuple[list[str], bool]:
-        """Rewrite a database with a damaged structure; says what was damaged, and whether the last commit is lost."""
+        """Rewrite a database with a damaged structure; return the damage in words, and whether the last commit is lost."""
         return [], False
 
     def row_problems(self, share: int = 0) -> list[str]:
-        """Which rows are not as they were written, in words; see `spolia.stores.backends.rows.damaged_rows`."""
+        """List in words the rows that differ from what was written; see `spolia.stores.backends.rows.damaged_rows`."""
 
     def bytes(self, connection: Connection) -> int:
         """Size of the store."""

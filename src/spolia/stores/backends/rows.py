@@ -28,9 +28,9 @@ NO_FIELDS = Schema()
 Row = Sequence[Any]
 EARLIEST_NS = -(2**62)
 """The year 1823. An earlier time, and 0, stand for none: such a number distinguishes versions."""
-_OF_NODE = sql.NODE_COLUMNS.replace("\n   ", "").split(", ")
-DOCUMENT_OF_NODE, AUDIENCE_OF_NODE = _OF_NODE.index("d.id"), _OF_NODE.index("n.audience")
-HASH_OF_NODE = _OF_NODE.index("n.hash")
+_NODE_COLUMNS = sql.NODE_COLUMNS.replace("\n   ", "").split(", ")
+DOCUMENT_OF_NODE, AUDIENCE_OF_NODE = _NODE_COLUMNS.index("d.id"), _NODE_COLUMNS.index("n.audience")
+HASH_OF_NODE = _NODE_COLUMNS.index("n.hash")
 AUDIENCE_OF_DOCUMENT = sql.DOCUMENT_COLUMNS.split(", ").index("d.audience")
 """Columns of the document's id and of the number of the reader list."""
 Readers = Mapping[int, tuple[str, ...]]
@@ -54,13 +54,13 @@ class StoreVersion(NamedTuple):
         return f"{self.generation}.{self.id}"
 
     @classmethod
-    def after(cls, generation: int) -> "StoreVersion":
+    def next_version(cls, generation: int) -> "StoreVersion":
         return cls(generation + 1, os.urandom(8).hex())
 
 
 @dataclass(frozen=True)
 class SourceRow(Value):
-    """What a store knows of a source, to tell whether it has changed; times in nanoseconds, early ones not known.
+    """State in which a source was read, to tell whether it has changed; times in nanoseconds, early ones not known.
 
     Args:
         uri: its name: a path relative to the indexed folder, or the caller's own.
@@ -84,7 +84,7 @@ class SourceRow(Value):
 
     @property
     def is_stale(self) -> bool:
-        """Whether it holds an earlier version of a file that cannot be read now."""
+        """Return whether the source holds an earlier version of a file that cannot be read now."""
         return self.status == "failed" and bool(self.document)
 
 
@@ -107,12 +107,12 @@ class Unmade(Value):
 
 
 def hash_of(text: str) -> bytes:
-    """16 bytes by which a text's vector is found again (BLAKE2b)."""
+    """Return the 16 bytes by which a text's vector is found again (BLAKE2b)."""
     return blake2b(text.encode(), digest_size=16).digest()
 
 
 def hash_of_picture(image: str) -> bytes:
-    """16 bytes by which a picture's vector is found again, by its content hash; no text has the same.
+    """Return the 16 bytes by which a picture's vector is found again, by its content hash; no text has the same.
 
     >>> hash_of_picture("f00d") == hash_of("f00d")
     False
@@ -121,45 +121,47 @@ def hash_of_picture(image: str) -> bytes:
 
 
 def picture_of(node: Node, document: Document) -> str:
-    """Content hash of the picture that a node shows: one that its field `image` and its document name; empty for none.
+    """Return the hash of the picture that a node shows: one that its field `image` and its document name; empty for
+    none.
 
     >>> document = Document("d", "A bridge.", regions=(Region("image", 0, 9, image="f00d"),))
     >>> [picture_of(Node("n", "A bridge.", meta=(("image", hash),)), document) for hash in ("f00d", "cover.png")]
     ['f00d', '']
     """
-    named = {value for name, value in node.meta if name == "image"}
-    return next((region.image for region in document.regions if region.image in named), "") if named else ""
+    hashes = {value for name, value in node.meta if name == "image"}
+    return next((region.image for region in document.regions if region.image in hashes), "") if hashes else ""
 
 
 def key_of(node: Node, document: Document, *, by_picture: bool) -> bytes:
-    """The hash by which a node's vectors are found: of its text, or of its picture in a group that goes by these."""
+    """Return the hash by which a node's vectors are found: of its text, or of its picture in a group of pictures."""
     image = picture_of(node, document) if by_picture else ""
     return hash_of_picture(image) if image else hash_of(node.indexed_text)
 
 
 def row_digest(values: Row) -> bytes:
-    """8 bytes by which damage to a row is found: BLAKE2b of its values as Python writes them, with NUL between."""
-    return blake2b((_nul_between(len(values)) % tuple(values)).encode(), digest_size=8).digest()
+    """Return the 8 bytes by which damage to a row is found: BLAKE2b of its values as Python writes them, with NUL
+    between."""
+    return blake2b((_nul_template(len(values)) % tuple(values)).encode(), digest_size=8).digest()
 
 
 @cache
-def _nul_between(count: int) -> str:
-    """A template: to fill it takes half the time of `join`."""
+def _nul_template(count: int) -> str:
+    """Return a template that joins values with NUL: filling it takes half the time of `join`."""
     return "\0".join(["%s"] * count)
 
 
-def guarded(*values: Any) -> Row:
-    """The values of a row, and their digest.
+def with_digest(*values: Any) -> Row:
+    """Return the values of a row, followed by their digest.
 
-    >>> guarded("chunk", 1)[2].hex()
+    >>> with_digest("chunk", 1)[2].hex()
     'dad829603112fe9e'
     """
     return (*values, row_digest(values))
 
 
 def node_digest(values: Row) -> bytes:
-    """The digest of a node's row (`sql.NODE_ROW`): its last two values count as one, as digests of rows without a time,
-    which may be older than that column, are those of rows that have none."""
+    """Return the digest of a node's row (`sql.NODE_ROW`). Its last two values count as one, so that rows without a time
+    keep the digests from before that column."""
     birth, seconds = values[-2:]
     return row_digest((*values[:-2], f"{birth}{seconds}"))
 
@@ -169,20 +171,22 @@ DamagedRow = tuple[str, Row]
 
 
 def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRow]:
-    """The rows that differ from what was written; a `share` limits how many documents and nodes are read."""
+    """Yield the rows that differ from what was written; a `share` limits how many documents and nodes are read."""
     if isinstance(connection, sqlite3.Connection):
         connection.text_factory = legible
     for table, statement in (sql.SOME_ROWS if share else sql.ROWS).items():
-        width, which = sql.GUARDED[table][0].count(",") + 1, tuple[int, ...]()
+        width, stretch = sql.GUARDED[table][0].count(",") + 1, tuple[int, ...]()
         if share:
             last = connection.execute(sql.LAST_KEYS[table]).fetchone()[0]
-            which = (randrange(1 - share, last + 1) if last > share else 0, share)
-        for row in connection.execute(statement, which) if share else connection.each(statement):
+            # The stretch may begin before the first row, so that the first rows are checked as often as
+            # others.
+            stretch = (randrange(1 - share, last + 1) if last > share else 0, share)
+        for row in connection.execute(statement, stretch) if share else connection.stream_rows(statement):
             if row_digest(row[width:-1]) != row[-1]:
                 yield table, tuple(row[:width])
     if not share:
         yield from (
-            ("audiences", (id,)) for id, said, readers in connection.execute(sql.LISTS) if said != hash_of(readers)
+            ("audiences", (id,)) for id, digest, readers in connection.execute(sql.LISTS) if digest != hash_of(readers)
         )
         ((uuid, digest),) = connection.execute(sql.STORE).fetchall()
         if digest != store_digest(connection, uuid):
@@ -190,7 +194,7 @@ def damaged_rows(connection: "Connection", share: int = 0) -> Iterator[DamagedRo
 
 
 def changed_nodes(rows: Iterable[Row]) -> list[str]:
-    """The ids of nodes that differ from what was written; rows as `sql.ROWS_OF_NODES` gives them."""
+    """Return the ids of nodes that differ from what was written; rows as `sql.ROWS_OF_NODES` gives them."""
     return [row[1] for row in rows if row_digest(row[1:-1]) != row[-1]]
 
 
@@ -199,58 +203,58 @@ def legible(text: bytes) -> str:
 
 
 def store_digest(connection: "Connection", uuid: str) -> bytes:
-    """The digest of a store's id and, where SQLite keeps them in the file, of the definitions of its tables."""
+    """Return the digest of a store's id and, where SQLite keeps them in the file, of the definitions of its tables."""
     tables = connection.execute(sql.TABLES).fetchall() if isinstance(connection, sqlite3.Connection) else ()
     return row_digest((uuid, *(table for (table,) in tables)))
 
 
 def deep_problems(connection: "Connection", name: str, share: int = 0) -> Iterator[str]:
-    found: dict[str, list[str]] = {}
+    rows_by_table: dict[str, list[str]] = {}
     for table, row in damaged_rows(connection, share):
-        found.setdefault(table, []).append(" ".join(map(str, row)))
-    for table, rows in found.items():
-        yield f"{name}: {len(rows)} rows of {table} are not as they were written: {some_of(rows)}"
+        rows_by_table.setdefault(table, []).append(" ".join(map(str, row)))
+    for table, rows in rows_by_table.items():
+        yield f"{name}: {len(rows)} rows of {table} are not as they were written: {list_some(rows)}"
 
 
-def some_of(found: list[str] | list[int]) -> str:
-    """The first three, and how many more there are."""
-    shown = ", ".join(map(str, found[:3]))
-    return shown if len(found) <= 3 else f"{shown} and {len(found) - 3} more"
+def list_some(items: list[str] | list[int]) -> str:
+    """List the first three items, and say how many more there are."""
+    text = ", ".join(map(str, items[:3]))
+    return text if len(items) <= 3 else f"{text} and {len(items) - 3} more"
 
 
 def manifest_row(group: str, text: str) -> dict[str, Any]:
-    """A manifest as a row, which holds it twice: nothing else says what a group is made of."""
+    """Build the row of a manifest, which holds it twice: nothing else says what a group is made of."""
     return {"grp": group, "manifest": text, "digest": row_digest((group, text))}
 
 
 def unmade_row(group: str, reason: str) -> dict[str, Any]:
-    """Why a group was not made, as a row, but for the key of the document."""
+    """Build the row that says why a group was not made, without the key of the document."""
     return {"grp": group, "error": reason, "digest": row_digest((group, reason))}
 
 
 def indexed_text(context: str, text: str, search_text: str) -> str:
-    """`Node.indexed_text` of a node that is still a row."""
+    """Return `Node.indexed_text` of a node that is still a row."""
     return search_text or (f"{context}\n{text}" if context else text)
 
 
 def indexed_texts(rows: Iterable[Row]) -> Iterator[tuple[int, str]]:
-    """Key and indexed text of nodes, from rows of key, context, text and search text."""
+    """Return key and indexed text of nodes, from rows of key, context, text and search text."""
     return ((key, indexed_text(*texts)) for key, *texts in rows)
 
 
 def nodes_to_index(rows: Iterable[Row]) -> Iterator[tuple[int, str, str, str]]:
     """Yield key, indexed text, and packed metadata of the document and its own, of each node."""
-    return ((key, indexed_text(*texts), inherited, own) for key, *texts, inherited, own in rows)
+    return ((key, indexed_text(*texts), inherited, own_meta) for key, *texts, inherited, own_meta in rows)
 
 
-def written_schema(schema: Schema) -> str:
+def dump_schema(schema: Schema) -> str:
     return json.dumps([asdict(field) for field in schema], ensure_ascii=False) if schema else ""
 
 
 def read_schema(text: str) -> Schema:
-    """The fields that were written.
+    """Parse the declared fields of a store.
 
-    >>> read_schema(written_schema(Schema((Field("year", "int"),))))
+    >>> read_schema(dump_schema(Schema((Field("year", "int"),))))
     (Field(name='year', kind='int', default=None, max_length=None),)
     """
     try:
@@ -265,25 +269,26 @@ def in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield batch
 
 
-def packed(values: Sequence[Any]) -> str:
-    """A tuple as JSON; nothing at all when it is empty, since most are."""
+def pack_values(values: Sequence[Any]) -> str:
+    """Encode a tuple as JSON; an empty one, as most are, as an empty text."""
     return json.dumps(values, ensure_ascii=False, separators=(",", ":")) if values else ""
 
 
-def unpacked(text: str) -> tuple[Any, ...]:
-    """The tuple that was packed; pairs and triples within are tuples again."""
+def unpack_values(text: str) -> tuple[Any, ...]:
+    """Decode a packed tuple; pairs and triples within are tuples again."""
     return tuple(tuple(item) if isinstance(item, list) else item for item in json.loads(text)) if text else ()
 
 
 @lru_cache(4_096)
 def meta_pairs(text: str) -> Meta:
-    """The pairs that were packed. Nodes of a document share its text, and are asked for by the hundred."""
+    """Decode packed metadata. Nodes of a document share its text, and are asked for by the hundred."""
     return tuple(map(tuple, json.loads(text))) if text else ()
 
 
+# Nodes of a document share their pages.
 @lru_cache(256)
 def _page_starts(text: str) -> tuple[int, ...]:
-    return unpacked(text)
+    return unpack_values(text)
 
 
 def hash_of_document(document: Document, readers: bytes) -> bytes:
@@ -293,13 +298,13 @@ def hash_of_document(document: Document, readers: bytes) -> bytes:
 P = ParamSpec("P")
 
 
-def _sound(make: Callable[P, T]) -> Callable[P, T]:
-    """Say that the store is damaged where a row does not hold what a value is made of."""
+def _check_rows(make: Callable[P, T]) -> Callable[P, T]:
+    """Raise StoreCorrupt where a row does not hold what a value is made of."""
 
     @wraps(make)
-    def made(*given: P.args, **named: P.kwargs) -> T:
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return make(*given, **named)
+            return make(*args, **kwargs)
         except (LookupError, TypeError, ValueError, RecursionError) as error:
             raise StoreCorrupt(
                 f"A row of the store is damaged ({type(error).__name__}: {error}). To see what is damaged write: "
@@ -307,7 +312,7 @@ def _sound(make: Callable[P, T]) -> Callable[P, T]:
                 "has to come from a backup."
             ) from error
 
-    return made
+    return checked
 
 
 def _refuse_other_than_texts(*values: object) -> None:
@@ -316,32 +321,32 @@ def _refuse_other_than_texts(*values: object) -> None:
             raise TypeError(f"{value!r:.80} is not a text")
 
 
-@_sound
+@_check_rows
 def id_of(row: Row) -> tuple[int, str]:
-    """The key and the id of a node."""
+    """Return the key and the id of a node."""
     key, id = row
     _refuse_other_than_texts(id)
     return key, id
 
 
 def document_row(document: Document, audience: int, readers: bytes, birth: int) -> Row:
-    return guarded(
+    return with_digest(
         document.id,
         hash_of_document(document, readers),
         document.text,
         document.title,
         document.media_type,
-        packed(document.pages),
-        packed([(heading.start, heading.level, heading.text) for heading in document.headings]),
-        packed([encode(region, Region) for region in document.regions]),
+        pack_values(document.pages),
+        pack_values([(heading.start, heading.level, heading.text) for heading in document.headings]),
+        pack_values([encode(region, Region) for region in document.regions]),
         document.boxes.packed,
-        packed(document.meta),
+        pack_values(document.meta),
         audience,
         birth,
     )
 
 
-@_sound
+@_check_rows
 def document_of(row: Row, readers: Readers) -> Document:
     id, text, title, media_type, pages, headings, regions, boxes, meta, audience, uri = row
     _refuse_other_than_texts(id, text, title, media_type, uri or "")
@@ -351,8 +356,8 @@ def document_of(row: Row, readers: Readers) -> Document:
         uri=uri or "",
         title=title,
         media_type=media_type,
-        pages=unpacked(pages),
-        headings=tuple(Heading(*heading) for heading in unpacked(headings)),
+        pages=unpack_values(pages),
+        headings=tuple(Heading(*heading) for heading in unpack_values(headings)),
         meta=meta_pairs(meta),
         readers=readers[audience],
         regions=tuple(decode(region, Region) for region in json.loads(regions or "[]")),
@@ -375,9 +380,11 @@ def refuse_odd_node(node: Node, document: Document) -> None:
 
 
 def node_row(node: Node, document: Document, key: int, audience: int, birth: int, *, by_picture: bool = False) -> Row:
-    """A node as a row, with the metadata that are its own: those of the document are kept with the document."""
+    """Build the row of a node, with its own metadata only: those of the document are stored with the document."""
     refuse_odd_node(node, document)
-    own: Meta = () if node.meta == document.meta else tuple(pair for pair in node.meta if pair not in document.meta)
+    own_meta: Meta = (
+        () if node.meta == document.meta else tuple(pair for pair in node.meta if pair not in document.meta)
+    )
     row = (
         node.id,
         node.group,
@@ -389,10 +396,10 @@ def node_row(node: Node, document: Document, key: int, audience: int, birth: int
         node.search_text,
         *_span_row(node.span),
         node.parent,
-        packed(own),
+        pack_values(own_meta),
         audience,
         birth,
-        packed((node.span and node.span.seconds) or ()),
+        pack_values((node.span and node.span.seconds) or ()),
     )
     return (*row, node_digest(row))
 
@@ -406,7 +413,7 @@ def _span_row(span: Span | None) -> Row:
 _node, _span = maker(Node), maker(Span)
 
 
-@_sound
+@_check_rows
 def node_of(row: Row, readers: Readers) -> Node:
     (_, id, text, group, start, stop, first_page, last_page, first_line, last_line, seconds,
      context, parent, meta, audience, document, number, search_text, _, inherited, pages, uri) = row  # fmt: skip
@@ -418,7 +425,7 @@ def node_of(row: Row, readers: Readers) -> Node:
             stop,
             None if first_page is None else (first_page, last_page),
             None if first_line is None else (first_line, last_line),
-            unpacked(seconds) or None,
+            unpack_values(seconds) or None,
             _page_starts(pages)[first_page:last_page] if pages else (),
         )
     return _node(
@@ -434,21 +441,21 @@ source_values: Callable[[SourceRow], Row] = attrgetter(
 
 
 def source_row(source: SourceRow, birth: int, key: int | None) -> Row:
-    return guarded(source.uri, *source_values(source), birth, key)
+    return with_digest(source.uri, *source_values(source), birth, key)
 
 
-def reader_versions(said: str) -> dict[str, str]:
-    """The readers that a manifest named before sources did, each with its version, by their names.
+def reader_versions(text: str) -> dict[str, str]:
+    """Return by name the readers, each with its version, that a manifest named before sources did.
 
     >>> reader_versions("markdown 4, text 1")
     {'markdown': 'markdown 4', 'text': 'text 1'}
     """
-    return {reader.rpartition(" ")[0]: reader for reader in said.split(", ") if reader}
+    return {reader.rpartition(" ")[0]: reader for reader in text.split(", ") if reader}
 
 
 def reader_of_report(report: str) -> str:
-    found = re.match(r'\{"reader":"([^"\\]+)"', report)
-    return found[1] if found else ""
+    match = re.match(r'\{"reader":"([^"\\]+)"', report)
+    return match[1] if match else ""
 
 
 EVERYBODY = 0
@@ -462,49 +469,50 @@ class Audiences:
 
     def __init__(self, connection: "Connection") -> None:
         self.connection = connection
-        self._written: dict[ReaderNames, tuple[bytes, str]] = {}
+        self._encoded: dict[ReaderNames, tuple[bytes, str]] = {}
         self.begin()
 
     def begin(self) -> None:
-        self._known: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] = {}
         self._last: tuple[Sequence[str], int] = ((), EVERYBODY)
 
     def number(self, readers: Sequence[str]) -> int:
         if type(readers) is tuple and not readers:
             return EVERYBODY
         if readers is not self._last[0]:  # nodes of a document have one list, and to look a long one up takes time
-            listed = _listed(readers)
-            self._last = (readers, self._number(*self._as_written(listed)) if listed else EVERYBODY)
+            listed = _as_tuple(readers)
+            self._last = (readers, self._find_or_add(*self._encode(listed)) if listed else EVERYBODY)
         return self._last[1]
 
     def digest(self, readers: Sequence[str]) -> bytes:
-        return self._as_written(_listed(readers))[0]
+        return self._encode(_as_tuple(readers))[0]
 
-    def _number(self, digest: bytes, written: str) -> int:
-        found = self._known.get(digest)
-        if found is None:
+    def _find_or_add(self, digest: bytes, text: str) -> int:
+        number = self._numbers.get(digest)
+        if number is None:
             row = self.connection.execute(sql.AUDIENCE, (digest,)).fetchone()
             if row is None:
-                self.connection.execute(sql.ADD_AUDIENCE, (digest, written))
+                self.connection.execute(sql.ADD_AUDIENCE, (digest, text))
                 row = self.connection.execute(sql.AUDIENCE, (digest,)).fetchone()
-            found = self._known[digest] = int(row[0])
-        return found
+            number = self._numbers[digest] = int(row[0])
+        return number
 
-    def _as_written(self, readers: ReaderNames) -> tuple[bytes, str]:
-        found = self._written.get(readers)
-        if found is None:
-            if len(self._written) >= _LISTS_KEPT:
-                self._written = {}
-            written = json.dumps(sorted(set(_checked(readers))), ensure_ascii=False)
-            found = self._written[readers] = (hash_of(written), written)
-        return found
-
-
-def _listed(readers: Sequence[str]) -> ReaderNames:
-    return readers if type(readers) is tuple else _checked(readers)
+    def _encode(self, readers: ReaderNames) -> tuple[bytes, str]:
+        encoded = self._encoded.get(readers)
+        if encoded is None:
+            # Every document may have a list of its own, so the cache is bounded.
+            if len(self._encoded) >= _LISTS_KEPT:
+                self._encoded = {}
+            text = json.dumps(sorted(set(_check_readers(readers))), ensure_ascii=False)
+            encoded = self._encoded[readers] = (hash_of(text), text)
+        return encoded
 
 
-def _checked(readers: Sequence[str]) -> ReaderNames:
+def _as_tuple(readers: Sequence[str]) -> ReaderNames:
+    return readers if type(readers) is tuple else _check_readers(readers)
+
+
+def _check_readers(readers: Sequence[str]) -> ReaderNames:
     return principals(readers, "A reader list is")
 
 
@@ -514,6 +522,6 @@ class StoredLists(dict[int, ReaderNames]):
         self._connection = connection
 
     def __missing__(self, number: int) -> ReaderNames:
-        (written,) = self._connection.execute(sql.READERS, (number,)).fetchone()
-        found = self[number] = tuple(json.loads(written))
-        return found
+        (text,) = self._connection.execute(sql.READERS, (number,)).fetchone()
+        readers = self[number] = tuple(json.loads(text))
+        return readers

@@ -1,4 +1,4 @@
-"""Storing and embedding the nodes of groups, and making again what could not be made."""
+"""Storing and embedding the nodes of groups, and retrying what could not be made."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Texts: TypeAlias = "Sequence[tuple[bytes, str]]"
 """Texts, each with the hash by which its vector is found."""
 
 
-def in_turn(embedder: Embedder, calls: Iterable[Texts]) -> Iterator[tuple[Texts, Vectors]]:
-    """The vectors of texts, one call after the other."""
+def embed_in_turn(embedder: Embedder, calls: Iterable[Texts]) -> Iterator[tuple[Texts, Vectors]]:
+    """Yield the vectors of texts, one call after the other."""
     for texts in calls:
         check_cancelled()
         yield texts, embedder.embed([text for _, text in texts], kind="passage")
@@ -41,21 +41,21 @@ def embed(
     writer: AnyWriter,
     builds: Iterable[GroupBuild],
     tell: Callable[[int], None] = lambda count: None,
-    embedded: Callable[[Embedder, Iterable[Texts]], Iterable[tuple[Texts, Vectors]]] = in_turn,
+    embed_calls: Callable[[Embedder, Iterable[Texts]], Iterable[tuple[Texts, Vectors]]] = embed_in_turn,
 ) -> list[Unmade]:
-    """Embed what has no vector yet; returns the pictures that no embedder could read, found by words only."""
+    """Embed texts that have no vector yet; return the pictures that no embedder could read, found by words only."""
     unread: list[Unmade] = []
     for build in builds:
         for embedder in build.embedders:
             calls = in_batches(writer.unembedded(build.group, embedder.name), EMBEDDED_AT_ONCE)
             if isinstance(embedder, SparseEmbedder):
-                for some in calls:
+                for batch in calls:
                     check_cancelled()
-                    rows = embedder.embed_sparse([text for _, text in some], kind="passage")
-                    writer.add_sparse(embedder.name, [hash for hash, _ in some], rows)
-                    tell(len(some))
+                    rows = embedder.embed_sparse([text for _, text in batch], kind="passage")
+                    writer.add_sparse(embedder.name, [hash for hash, _ in batch], rows)
+                    tell(len(batch))
                 continue
-            for texts, vectors in embedded(embedder, calls):
+            for texts, vectors in embed_calls(embedder, calls):
                 writer.add_vectors(embedder.name, [hash for hash, _ in texts], vectors)
                 tell(len(texts))
             if isinstance(embedder, ImageEmbedder):
@@ -74,16 +74,16 @@ BLANK = b64decode(
 def embed_pictures(
     writer: AnyWriter, group: str, embedder: ImageEmbedder, tell: Callable[[int], None]
 ) -> Iterator[Unmade]:
-    """Embed the pictures of a group that have no vector yet; gives those that the embedder could not read.
+    """Embed the pictures of a group that have no vector yet; yield those that the embedder could not read.
 
     These get the vector of length 0, that of what the embedder does not know at all: nodes with it are found by words.
     """
-    for some in in_batches(writer.unembedded_pictures(group, embedder.name), PICTURES_AT_ONCE):
+    for batch in in_batches(writer.unembedded_pictures(group, embedder.name), PICTURES_AT_ONCE):
         check_cancelled()
-        vectors, failures = seen(embedder, [picture for _, picture in some])
-        writer.add_vectors(embedder.name, [one.hash for one, _ in some], vectors)
-        for at, error in failures.items():
-            node = some[at][0]
+        vectors, failures = embed_readable(embedder, [picture for _, picture in batch])
+        writer.add_vectors(embedder.name, [item.hash for item, _ in batch], vectors)
+        for position, error in failures.items():
+            node = batch[position][0]
             yield Unmade(
                 node.document,
                 writer.document(node.document).uri,
@@ -91,26 +91,28 @@ def embed_pictures(
                 f"The picture of {node.node!r} could not be embedded by {embedder.name!r}, so that only words find "
                 f"this node; the others are there. {type(error).__name__}: {error}",
             )
-        tell(len(some))
+        tell(len(batch))
 
 
-def seen(embedder: ImageEmbedder, pictures: Sequence[bytes]) -> tuple[Vectors, dict[int, Exception]]:
-    """The vectors of pictures, and by position why one could not be read, while the embedder reads another picture."""
+def embed_readable(embedder: ImageEmbedder, pictures: Sequence[bytes]) -> tuple[Vectors, dict[int, Exception]]:
+    """Return the vectors of pictures, and by position why one could not be read, while the embedder reads another
+    picture."""
     try:
         return embedder.embed_images(pictures), {}
     except Exception as error:  # whatever an embedder, or what decodes for it, makes of bytes that are no picture
-        _refuse_others(error)
+        _raise_unless_picture(error)
 
     rows, failures = [], dict[int, Exception]()
-    for at, picture in enumerate(pictures):
+    for position, picture in enumerate(pictures):
         try:
             rows.append(embedder.embed_images([picture]))
         except Exception as error:  # as above
-            _refuse_others(error)
+            _raise_unless_picture(error)
+            # An embedder that cannot read a blank picture is out of order: then no picture is to blame.
             if not _reads(embedder, BLANK):
                 raise
             rows.append(np.zeros((1, embedder.dimension), np.float32))
-            failures[at] = error
+            failures[position] = error
     return np.concatenate(rows), failures
 
 
@@ -121,8 +123,8 @@ def _reads(embedder: ImageEmbedder, picture: bytes) -> bool:
         return False
 
 
-def _refuse_others(error: Exception) -> None:
-    """Raise what does not lie at a picture."""
+def _raise_unless_picture(error: Exception) -> None:
+    """Raise an error again that does not lie at a picture."""
     if isinstance(error, SpoliaError) and not isinstance(error, (ModelRejected, DocumentError)):
         raise error
 
@@ -132,46 +134,51 @@ G = TypeVar("G", GroupBuild, Manifest)
 DOCUMENTS_AT_ONCE = 64
 
 
-def store(writer: AnyWriter, one: GroupNodes, before: Mapping[str, str] | None = None) -> None:
-    """Add what could be made of a document that is there, and note what could not."""
-    for group, nodes in list(one.made.items()):
+def store_nodes(writer: AnyWriter, document_nodes: GroupNodes, reasons: Mapping[str, str] | None = None) -> None:
+    """Add nodes that could be made of a document, and note what could not."""
+    for group, nodes in list(document_nodes.by_group.items()):
         try:
             if nodes or not isinstance(nodes, Sequence):
-                writer.add_nodes(one.document, nodes)
+                writer.add_nodes(document_nodes.document, nodes)
         except Exception as error:
             if isinstance(error, StoreError) and not isinstance(error, GroupError):
                 raise
-            one.fail(group, Failure.of(error, group))  # metadata of another type; a late failure of a splitter
-    if not (before or one.failures):
+            document_nodes.fail(
+                group, Failure.of(error, group)
+            )  # metadata of another type; a late failure of a splitter
+    if not (reasons or document_nodes.failures):
         return
-    there, now = before or {}, one.reasons
-    made = {group: "" for group in there if group in one.made or group in one.passed_over}
-    if changed := {group: why for group, why in {**now, **made}.items() if there.get(group, "") != why}:
-        writer.note_unmade(one.document.id, changed)
+    noted, current = reasons or {}, document_nodes.reasons
+    resolved = {group: "" for group in noted if group in document_nodes.by_group or group in document_nodes.passed_over}
+    if changed := {
+        group: reason for group, reason in {**current, **resolved}.items() if noted.get(group, "") != reason
+    }:
+        writer.note_unmade(document_nodes.document.id, changed)
 
 
-def make_up(writer: AnyWriter, builds: Sequence[GroupBuild], unmade: Sequence[Unmade]) -> Iterator[GroupNodes]:
+def build_missing(writer: AnyWriter, builds: Sequence[GroupBuild], unmade: Sequence[Unmade]) -> Iterator[GroupNodes]:
     """Retry nodes that could not be made, and nodes made from them; skip groups whose model is away."""
-    before: dict[str, dict[str, str]] = {}
+    reasons_by_document: dict[str, dict[str, str]] = {}
     for lack in unmade:
-        before.setdefault(lack.document, {})[lack.group] = lack.reason
-    alike: dict[frozenset[str], list[str]] = {}
-    for document, reasons in before.items():
-        alike.setdefault(frozenset(reasons), []).append(document)
-    for groups, documents in alike.items():
-        for some in in_batches(iter(documents), DOCUMENTS_AT_ONCE):
+        reasons_by_document.setdefault(lack.document, {})[lack.group] = lack.reason
+    documents_by_groups: dict[frozenset[str], list[str]] = {}
+    for document, reasons in reasons_by_document.items():
+        documents_by_groups.setdefault(frozenset(reasons), []).append(document)
+    for groups, documents in documents_by_groups.items():
+        for batch in in_batches(iter(documents), DOCUMENTS_AT_ONCE):
             check_cancelled()
-            if not (left := groups - {build.group for build in builds if build.reach.is_away}):
+            # A model may have become unreachable since the batch before.
+            if not (reachable := groups - {build.group for build in builds if build.availability.is_away}):
                 break
-            wanted = with_those_below(left, builds)
-            found = list(filter(None, (_found(writer, id) for id in some)))
-            for one in grow(found, wanted, lambda document, group: writer.nodes(document.id, group)):
-                store(writer, one, before[one.document.id])
-                yield one
+            needed = with_descendants(reachable, builds)
+            loaded = list(filter(None, (_find_document(writer, id) for id in batch)))
+            for document_nodes in grow(loaded, needed, lambda document, group: writer.nodes(document.id, group)):
+                store_nodes(writer, document_nodes, reasons_by_document[document_nodes.document.id])
+                yield document_nodes
 
 
-def _found(writer: AnyWriter, id: str) -> Document | None:
-    """A document, unless another writer removes it at this moment."""
+def _find_document(writer: AnyWriter, id: str) -> Document | None:
+    """Return a document; None if another writer removes it at this moment."""
     try:
         return writer.document(id)
     except StoreError:
@@ -180,28 +187,28 @@ def _found(writer: AnyWriter, id: str) -> Document | None:
         raise
 
 
-def complete(writer: AnyWriter, built: Sequence[GroupBuild]) -> Iterator[GroupNodes]:
+def build_groups(writer: AnyWriter, builds: Sequence[GroupBuild]) -> Iterator[GroupNodes]:
     """Make groups that are about to be published of what another writer has committed meanwhile."""
-    names = {build.group for build in built}
-    return make_up(writer, built, [lack for lack in writer.unmade() if lack.is_untried and lack.group in names])
+    names = {build.group for build in builds}
+    return build_missing(writer, builds, [lack for lack in writer.unmade() if lack.is_untried and lack.group in names])
 
 
 def refuse_away(builds: Iterable[GroupBuild]) -> None:
     """Raise the failure that kept a group from being rebuilt: a rebuild would lose its nodes."""
     for build in builds:
-        if build.reach.reason and build.reach.failure is not None:
-            error = build.reach.failure.raised()
+        if build.availability.reason and build.availability.failure is not None:
+            error = build.availability.failure.raised()
             error.add_note(f"Group {build.group!r} stays as it was. Nothing was published.")
             raise error
 
 
-def with_those_below(groups: Iterable[str], all: Sequence[G]) -> list[G]:
-    """These groups and all groups made from them, of `all` in order, without the documents."""
-    found, wanted = set(groups) - {DOCUMENT}, set(groups)
-    for one in all:
-        if not found.isdisjoint((one.parent, one.ref)):
-            found.add(one.group)
-    return [one for one in all if one.group in found | wanted]
+def with_descendants(groups: Iterable[str], all: Sequence[G]) -> list[G]:
+    """Return these groups and all groups made from them, of `all` in order, without the documents."""
+    names, requested = set(groups) - {DOCUMENT}, set(groups)
+    for item in all:
+        if not names.isdisjoint((item.parent, item.ref)):
+            names.add(item.group)
+    return [item for item in all if item.group in names | requested]
 
 
 def relabel(writer: AnyWriter, builds: Sequence[GroupBuild], old: Document, new: Document) -> None:
@@ -210,27 +217,32 @@ def relabel(writer: AnyWriter, builds: Sequence[GroupBuild], old: Document, new:
     Its nodes stay, and nothing is asked or embedded again, but in groups whose transform reads what has changed
     (`Operator.reads`), and in groups made from them; if a model for that is away, a later run does it.
     """
-    before = _parts(writer, builds, old)
+    old_parts = _parts_by_group(writer, builds, old)
     writer.relabel(old, new.meta, new.readers)
-    now = _parts(writer, builds, new)
-    made = (build for build in builds if build.group != DOCUMENT)
-    other = [build.group for build in made if _reads_otherwise(build, new, before, now)]
-    again = [build.group for build in with_those_below(other, builds)]
-    if other:
-        writer.unmake(new.id, again)
-        for _ in make_up(writer, builds, [Unmade(new.id, new.uri, group, NOT_YET) for group in again]):
+    new_parts = _parts_by_group(writer, builds, new)
+    derived = (build for build in builds if build.group != DOCUMENT)
+    changed = [build.group for build in derived if _reads_changes(build, new, old_parts, new_parts)]
+    outdated = [build.group for build in with_descendants(changed, builds)]
+    if changed:
+        writer.unmake(new.id, outdated)
+        for _ in build_missing(writer, builds, [Unmade(new.id, new.uri, group, NOT_YET) for group in outdated]):
             """Each of them is stored as it comes."""
 
 
-def _parts(writer: AnyWriter, builds: Sequence[GroupBuild], document: Document) -> Mapping[str, Sequence[Part]]:
-    """What the transform of each group is given."""
-    there = GroupNodes(document, lambda group: writer.nodes(document.id, group))
-    return {build.group: there.parts(build) for build in builds if build.group != DOCUMENT}
+def _parts_by_group(
+    writer: AnyWriter, builds: Sequence[GroupBuild], document: Document
+) -> Mapping[str, Sequence[Part]]:
+    """Return the parts that the transform of each group is given."""
+    document_nodes = GroupNodes(document, lambda group: writer.nodes(document.id, group))
+    return {build.group: document_nodes.parts(build) for build in builds if build.group != DOCUMENT}
 
 
-def _reads_otherwise(
-    build: GroupBuild, document: Document, before: Mapping[str, Sequence[Part]], now: Mapping[str, Sequence[Part]]
+def _reads_changes(
+    build: GroupBuild,
+    document: Document,
+    old_parts: Mapping[str, Sequence[Part]],
+    new_parts: Mapping[str, Sequence[Part]],
 ) -> bool:
     transform = transform_for(build.transform, document)
-    pairs = zip(before[build.group], now[build.group], strict=True)
-    return any(transform.reads(part) != transform.reads(other) for part, other in pairs)
+    pairs = zip(old_parts[build.group], new_parts[build.group], strict=True)
+    return any(transform.reads(old_part) != transform.reads(new_part) for old_part, new_part in pairs)

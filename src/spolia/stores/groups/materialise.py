@@ -15,27 +15,27 @@ from spolia.stores.backends import sql
 from spolia.stores.backends.rows import NOT_YET, Unmade, in_batches
 from spolia.stores.backends.sqlite.folder import WriterLock
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_groups
-from spolia.stores.definition import Definition, Embedding, Naming
-from spolia.stores.files import BUILD_LOCK, claimer
+from spolia.stores.definition import Definition, Embedding, FieldTransform
+from spolia.stores.files import BUILD_LOCK, describe_claimer
 from spolia.stores.groups.definitions import (
     GroupDefinitions,
-    by_name,
-    lacking,
-    refuse_other,
-    searched_otherwise,
+    changed_embeddings,
+    merge_groups,
+    missing_embeddings,
+    refuse_other_definition,
     serves,
 )
 from spolia.stores.groups.group_build import (
     DOCUMENTS_AT_ONCE,
     STAGED_AT_ONCE,
-    complete,
+    build_groups,
+    build_missing,
     embed,
-    make_up,
     refuse_away,
-    store,
+    store_nodes,
 )
 from spolia.stores.groups.nodes import GroupBuild, GroupNodes, grow
-from spolia.stores.manifest import Manifest, built_in, in_order, signature
+from spolia.stores.manifest import Manifest, built_in, signature, sort_groups
 from spolia.stores.staging import AnyWriter, Staging
 from spolia.stores.writer import compact
 from spolia.types import Document, Failure, Node
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
 
 
-Tell = Callable[[str, int, int], None]
+ProgressCallback = Callable[[str, int, int], None]
 """Gets the group, how many documents were cut, how many texts embedded."""
 
 
@@ -57,7 +57,7 @@ def materialise(
     rebuild: bool = False,
     retry: bool = True,
     known: Iterable[Operator[Any, Any] | type] = (),
-    tell: Tell = lambda group, documents, embedded: None,
+    tell: ProgressCallback = lambda group, documents, embedded: None,
     wait_s: float | None = None,
 ) -> tuple[Unmade, ...]:
     """Build groups that are not built yet, with the groups that they are made from, and publish them together.
@@ -102,86 +102,100 @@ def materialise(
     by_corpus: dict[str, list[NodeGroup]] = {}
     for group in refuse_no_groups(groups, "materialise"):
         by_corpus.setdefault(group.corpus.path, []).append(group)
-    found: list[Unmade] = []
-    for wanted in map(by_name, by_corpus.values()):
-        corpus = wanted[0].corpus
-        if rebuild or _is_to_do(wanted, corpus.latest(), retry):
-            with builder(corpus, corpus.wait_s if wait_s is None else wait_s) as staging:
-                building = Building(staging, wanted, rebuild, tuple(known), tell=tell)
+    unmade: list[Unmade] = []
+    for corpus_groups in map(merge_groups, by_corpus.values()):
+        corpus = corpus_groups[0].corpus
+        if rebuild or _needs_build(corpus_groups, corpus.latest(), retry):
+            with open_staging(corpus, corpus.wait_s if wait_s is None else wait_s) as staging:
+                building = Building(staging, corpus_groups, rebuild, tuple(known), tell=tell)
                 building.define()
                 building.build()
                 if retry:
-                    building.make_up()
+                    building.build_missing()
                 building.embed()
-                staging.publish(building.complete)
+                staging.publish(building.build_groups)
                 compact(corpus.backend, staging.manifests, corpus.wait_s)
-                found += (*building.unread, *building.makeshift)
-        found += unmade_of(wanted, corpus.latest().unmade())
-    return tuple(found)
+                unmade += (*building.unread, *building.degraded)
+        unmade += unmade_of(corpus_groups, corpus.latest().unmade())
+    return tuple(unmade)
 
 
 def remake(
-    corpus: Corpus, given: Mapping[str, Definition], known: Sequence[Operator[Any, Any] | type], wait_s: float
+    corpus: Corpus,
+    definitions: Mapping[str, Definition],
+    known_operators: Sequence[Operator[Any, Any] | type],
+    wait_s: float,
 ) -> tuple[list[str], list[str]]:
-    """Make and embed what the groups of a store lack; in words, what was embedded, and why some could not be.
+    """Make and embed what the groups of a store lack; return in words what was embedded, and why some could not be.
 
-    `given`: definitions of groups, by name, where the store does not say all of them.
+    `definitions`: definitions of groups, by name, where the store does not say all of them.
     """
-    made: list[str] = []
-    said: list[str] = []
+    messages: list[str] = []
+    errors: list[str] = []
     failed: set[str] = set()
-    for manifest in _lacking(corpus.latest()):
+    for manifest in _incomplete_groups(corpus.latest()):
         try:
             if failed.isdisjoint((manifest.parent, manifest.ref)):
                 counts: list[int] = []
-                with builder(corpus, wait_s) as staging:
-                    wanted = [corpus.group(manifest.group)]
+                with open_staging(corpus, wait_s) as staging:
+                    groups = [corpus.group(manifest.group)]
                     building = Building(
-                        staging, wanted, False, known, given, tell=lambda *told, counts=counts: counts.append(told[-1])
+                        staging,
+                        groups,
+                        False,
+                        known_operators,
+                        definitions,
+                        tell=lambda *progress, counts=counts: counts.append(progress[-1]),
                     )
                     building.to_embed = building._builds([manifest.group])
-                    building.make_up()
+                    building.build_missing()
                     building.embed()
-                    staging.publish(building.complete, embedded=False)  # groups whose turn is later may lack vectors
+                    staging.publish(
+                        building.build_groups, embedded=False
+                    )  # groups whose turn is later may lack vectors
                 if count := sum(counts):
-                    made.append(f"Group {manifest.group!r}: {count} vectors were made again.")
+                    messages.append(f"Group {manifest.group!r}: {count} vectors were made again.")
         except (GroupError, ModelError) as error:
             failed.add(manifest.group)
-            said.append(str(error))
-    return made, said
+            errors.append(str(error))
+    return messages, errors
 
 
-def _lacking(snapshot: "Snapshot") -> list[Manifest]:
-    """Groups that lack documents that were not tried, or vectors; each after the groups that it is made from."""
-    untried, found = {lack.group for lack in snapshot.unmade() if lack.is_untried}, []
-    for manifest in in_order(snapshot.manifests):
+def _incomplete_groups(snapshot: "Snapshot") -> list[Manifest]:
+    """Return groups that lack documents that were not tried, or vectors; each after the groups that it is made from."""
+    untried, incomplete = {lack.group for lack in snapshot.unmade() if lack.is_untried}, []
+    for manifest in sort_groups(snapshot.manifests):
         values = {"grp": manifest.group, "key": 0, "at": snapshot.generation}
-        asked = (snapshot.opened.row(sql.LACKING, {**values, "embedder": how.embedder}) for how in manifest.embeddings)
-        if manifest.group in untried or any(count for (count,) in asked):
-            found.append(manifest)
-    return found
+        counts = (
+            snapshot.open_store.row(sql.LACKING, {**values, "embedder": embedding.embedder})
+            for embedding in manifest.embeddings
+        )
+        if manifest.group in untried or any(count for (count,) in counts):
+            incomplete.append(manifest)
+    return incomplete
 
 
 @contextmanager
-def builder(corpus: Corpus, wait_s: float) -> Iterator[Staging]:
-    """Collects changes of groups; for one at a time, so that nothing is built twice. Others may write meanwhile."""
+def open_staging(corpus: Corpus, wait_s: float) -> Iterator[Staging]:
+    """Open a staging for changes of groups; one process at a time, so that nothing is built twice. Others may write
+    meanwhile."""
     folder = corpus.backend.folder
     make_folder(folder)
     with closing(WriterLock(folder, wait_s, BUILD_LOCK)), closing(Staging(corpus.backend, wait_s)) as staging:
         yield staging
 
 
-def _is_to_do(wanted: Sequence[NodeGroup], snapshot: "Snapshot", retry: bool) -> bool:
-    for group in wanted:
-        there = snapshot.manifests.get(group.name)
-        if there is None:
+def _needs_build(groups: Sequence[NodeGroup], snapshot: "Snapshot", retry: bool) -> bool:
+    for group in groups:
+        manifest = snapshot.manifests.get(group.name)
+        if manifest is None:
             return True
         if group.definition is None:
             continue
-        refuse_other(group, snapshot.manifests)
-        if lacking(group.definition, there) or searched_otherwise(group.definition, there):
+        refuse_other_definition(group, snapshot.manifests)
+        if missing_embeddings(group.definition, manifest) or changed_embeddings(group.definition, manifest):
             return True
-    return retry and bool(unmade_of(wanted, snapshot.unmade()))
+    return retry and bool(unmade_of(groups, snapshot.unmade()))
 
 
 def unmade_of(groups: Iterable[NodeGroup], unmade: Iterable[Unmade]) -> list[Unmade]:
@@ -190,43 +204,43 @@ def unmade_of(groups: Iterable[NodeGroup], unmade: Iterable[Unmade]) -> list[Unm
 
 
 class Building(GroupDefinitions):
-    """Builds groups of one store; `unread` are the pictures that an embedder could not read."""
+    """Build of groups of one store; `unread` are the pictures that an embedder could not read."""
 
-    def __init__(self, staging: Staging, *given: Any, tell: Tell) -> None:
-        super().__init__(staging, *given)
+    def __init__(self, staging: Staging, *args: Any, tell: ProgressCallback) -> None:
+        super().__init__(staging, *args)
         self.staging, self.tell = staging, tell
         self.unread: list[Unmade] = []
         self._documents = 0
 
     def build(self) -> None:
-        """Cut all documents in them, and in the groups below them: what `define` has named."""
-        unseen = MissingMetadata(self.built, self.writer.schema)
-        made: set[str] = set()
-        before = dict.fromkeys((build.group for build in self.built), NOT_YET)
+        """Build the nodes of all documents in the groups that `define` has named, and in those below them."""
+        missing = MissingMetadata(self.built, self.writer.schema)
+        grown: set[str] = set()
+        reasons = dict.fromkeys((build.group for build in self.built), NOT_YET)
         failures: dict[str, Failure] = {}
-        for some in in_batches(self.writer.documents(), DOCUMENTS_AT_ONCE) if self.built else ():
+        for batch in in_batches(self.writer.documents(), DOCUMENTS_AT_ONCE) if self.built else ():
             check_cancelled()
-            for one in grow(some, self.built, self._there):
-                store(self.writer, one, before)
-                unseen.look(one)
-                made.update(one.made)
-                failures = one.failures | failures
-            self._documents += len(some)
+            for document_nodes in grow(batch, self.built, self._nodes_of):
+                store_nodes(self.writer, document_nodes, reasons)
+                missing.observe(document_nodes)
+                grown.update(document_nodes.by_group)
+                failures = document_nodes.failures | failures
+            self._documents += len(batch)
             self.tell(self.built[-1].group, self._documents, 0)
             self._spill_if_many()
-        _refuse_nothing_made(failures, made)
+        _refuse_nothing_made(failures, grown)
         if self.rebuild:
             refuse_away(self.built)
         if self._documents:
-            unseen.refuse()
+            missing.refuse()
 
-    def make_up(self) -> None:
-        """Try again what could not be made of documents in groups that were there."""
+    def build_missing(self) -> None:
+        """Retry what could not be made of documents in groups that were there."""
         built = {build.group for build in self.built}
-        unmade = [lack for lack in unmade_of(self.wanted.values(), self.writer.unmade()) if lack.group not in built]
+        unmade = [lack for lack in unmade_of(self.groups.values(), self.writer.unmade()) if lack.group not in built]
         builds = self._builds({lack.group for lack in unmade})
-        for one in make_up(self.writer, builds, unmade):
-            self.tell(next(iter(one.made), ""), self._documents, 0)
+        for document_nodes in build_missing(self.writer, builds, unmade):
+            self.tell(next(iter(document_nodes.by_group), ""), self._documents, 0)
             self._spill_if_many()
         self.to_embed += builds
 
@@ -241,64 +255,68 @@ class Building(GroupDefinitions):
             writer or self.staging, builds, lambda count: self.tell(builds[-1].group, self._documents, count)
         )
 
-    def complete(self, writer: AnyWriter) -> None:
-        """Make the groups of what another one has added meanwhile, before they are published."""
-        for _ in complete(writer, self.built):
+    def build_groups(self, writer: AnyWriter) -> None:
+        """Build the groups of documents that another writer has added meanwhile, before they are published."""
+        for _ in build_groups(writer, self.built):
             if writer is self.staging:
                 self._spill_if_many()
         self.embed(writer)
 
     @property
-    def makeshift(self) -> list[Unmade]:
+    def degraded(self) -> list[Unmade]:
         """Nodes made from replies that could not be parsed, by group."""
-        grown = {build.group: build.reach for build in (*self.built, *self.to_embed)}
-        return [Unmade("", "", group, reach.makeshift) for group, reach in grown.items() if reach.makeshift]
+        availabilities = {build.group: build.availability for build in (*self.built, *self.to_embed)}
+        return [
+            Unmade("", "", group, availability.degradation)
+            for group, availability in availabilities.items()
+            if availability.degradation
+        ]
 
-    def _there(self, document: Document, group: str) -> Sequence[Node]:
+    def _nodes_of(self, document: Document, group: str) -> Sequence[Node]:
         return self.writer.nodes(document.id, group)
 
 
-def _refuse_nothing_made(failures: Mapping[str, Failure], made: Set[str]) -> None:
-    """Raise what made a group fail of every document: that lies at the group, not at a document."""
+def _refuse_nothing_made(failures: Mapping[str, Failure], grown: Set[str]) -> None:
+    """Raise the failure of a group that could be made of no document: that lies at the group, not at a document."""
     for group, failure in failures.items():
-        if group not in made:
+        if group not in grown:
             error = failure.raised()
             error.add_note(f"Group {group!r} could be made of no document. Nothing was published.")
             raise error
 
 
 class MissingMetadata:
-    """What transforms name and no document that passes has, nor is declared."""
+    """Metadata fields that transforms name and no document that passes has, nor is declared."""
 
     def __init__(self, builds: Iterable[GroupBuild], schema: Schema) -> None:
-        named = {build.group: set(_named(build.transform)) - schema.by_name.keys() for build in builds}
-        self._left = {group: names for group, names in named.items() if names}
-        self._seen: set[str] = set()
+        names_by_group = {build.group: set(_field_names(build.transform)) - schema.by_name.keys() for build in builds}
+        self._missing = {group: names for group, names in names_by_group.items() if names}
+        self._present: set[str] = set()
 
-    def look(self, one: GroupNodes) -> None:
+    def observe(self, document_nodes: GroupNodes) -> None:
         """Note the metadata of a document and its nodes."""
-        for group, names in self._left.items():
-            made = one.made.get(group)
-            own = [node.meta for node in made] if isinstance(made, list) else []
-            self._seen.update(name for meta in (one.document.meta, *own) for name, _ in meta)
-            names -= self._seen
+        for group, names in self._missing.items():
+            nodes = document_nodes.by_group.get(group)
+            node_metas = [node.meta for node in nodes] if isinstance(nodes, list) else []
+            self._present.update(name for meta in (document_nodes.document.meta, *node_metas) for name, _ in meta)
+            names -= self._present
 
     def refuse(self) -> None:
-        """All documents have passed."""
-        for group, names in self._left.items():
+        """Raise GroupError for names that no document had; call it after all documents."""
+        for group, names in self._missing.items():
             if names:
                 raise GroupError(
                     f"Group {group!r} names the metadata {', '.join(sorted(names))}, which no document has; they have: "
-                    f"{', '.join(sorted(self._seen)) or 'none'}. Write one of these, or give it to the documents: "
+                    f"{', '.join(sorted(self._present)) or 'none'}. Write one of these, or give it to the documents: "
                     "sync(..., metadata=...). Declare those of later documents: fields=(Field(NAME),)."
                 )
 
 
-def _named(transform: Operator[Any, Any]) -> Iterator[str]:
-    if isinstance(transform, Naming):
+def _field_names(transform: Operator[Any, Any]) -> Iterator[str]:
+    if isinstance(transform, FieldTransform):
         yield from transform.fields
     for _, inner in transform.inner():
-        yield from _named(inner)
+        yield from _field_names(inner)
 
 
 LOOK_S = 1.0
@@ -306,38 +324,42 @@ LOOK_S = 1.0
 SHOWN = 3
 
 
-def built(group: NodeGroup) -> "Snapshot":
-    """The published snapshot, in which a group is built: here and now, unless it is there, or another process does."""
-    end, said = time.monotonic() + group.corpus.wait_s, ""
+def ensure_built(group: NodeGroup) -> "Snapshot":
+    """Return the published snapshot with a group built: build it here, unless it is there, or another process does."""
+    end, announced = time.monotonic() + group.corpus.wait_s, ""
     while not serves(group, snapshot := group.corpus.latest()):
         check_cancelled()
-        left = end - time.monotonic()
+        remaining_s = end - time.monotonic()
         try:
-            _build(group, min(LOOK_S, max(left, 0.0)))
+            # In short waits: the process that holds the lock may be the one that builds the group.
+            _build(group, min(LOOK_S, max(remaining_s, 0.0)))
         except GroupError:  # nobody says what it is made of: a run of `sync` may be about to
             busy = StoreBusy()
-            busy.holder = claimer(group.corpus.backend.folder)
+            busy.holder = describe_claimer(group.corpus.backend.folder)
             if not busy.holder:
                 raise
-            if left <= 0:
+            if remaining_s <= 0:
                 raise _out_of_patience(group, busy, snapshot) from None
-            said = said or _told(group, busy)
+            announced = announced or _announce_wait(group, busy)
+            # Nothing tells when the run of `sync` publishes the group, so it is looked for.
             time.sleep(LOOK_S / 10)
         except StoreBusy as busy:
-            if left <= 0:
+            if remaining_s <= 0:
                 raise _out_of_patience(group, busy, snapshot) from busy
-            said = said or _told(group, busy)
+            announced = announced or _announce_wait(group, busy)
     return snapshot
 
 
-def with_vectors(group: NodeGroup, embedder: "Embedder | SparseEmbedder") -> NodeGroup:
-    """A built-in group that has no vectors by an embedder yet, asked for with them; any other as it is."""
+def with_embedding(group: NodeGroup, embedder: "Embedder | SparseEmbedder") -> NodeGroup:
+    """Return a built-in group that lacks vectors by an embedder with a definition that has them; any other as it is."""
     definition = None if group.definition is not None else built_in(group.name)
     if definition is None:
         return group
     manifests = group.corpus.latest().manifests
-    there = manifests.get(group.name)
-    if there and (there.embedded(embedder.name) is not None or there.signature != signature(definition, manifests)):
+    manifest = manifests.get(group.name)
+    if manifest and (
+        manifest.find_embedding(embedder.name) is not None or manifest.signature != signature(definition, manifests)
+    ):
         return group
     return group.but(definition=definition.but(embeddings=(Embedding(embedder),)))
 
@@ -348,17 +370,19 @@ def _build(group: NodeGroup, wait_s: float) -> None:
     for lack in unmade:
         if not lack.document:
             note(f"In group {group.name!r}, {lack.reason}")
-    if lacking := [lack for lack in unmade if lack.document]:
-        some = "; ".join(f"{lack.uri or lack.document}: {lack.reason}" for lack in lacking[:SHOWN])
-        note(f"Group {group.name!r} lacks {len(lacking)} documents that it could not be made of: {some}")
+    if missing := [lack for lack in unmade if lack.document]:
+        examples = "; ".join(f"{lack.uri or lack.document}: {lack.reason}" for lack in missing[:SHOWN])
+        note(f"Group {group.name!r} lacks {len(missing)} documents that it could not be made of: {examples}")
 
 
-def _told(group: NodeGroup, busy: StoreBusy) -> str:
+def _announce_wait(group: NodeGroup, busy: StoreBusy) -> str:
     """Tell the user who waits: in the trace, and by a warning in the log, which Python shows unless told otherwise."""
-    said = f"Group {group.name!r} has to be built first, and waits up to {group.corpus.wait_s:g} s for {busy.holder}."
-    note(said)
-    logging.getLogger("spolia").warning(said)
-    return said
+    message = (
+        f"Group {group.name!r} has to be built first, and waits up to {group.corpus.wait_s:g} s for {busy.holder}."
+    )
+    note(message)
+    logging.getLogger("spolia").warning(message)
+    return message
 
 
 def _out_of_patience(group: NodeGroup, busy: StoreBusy, snapshot: "Snapshot") -> StoreBusy:

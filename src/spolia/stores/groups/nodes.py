@@ -1,4 +1,4 @@
-"""Making the nodes of documents, group by group, of the pieces that transforms give."""
+"""Nodes of documents, made group by group from the pieces that transforms give."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -21,8 +21,8 @@ from spolia.stores.definition import (
     Splitter,
     Transform,
     Whole,
+    document_node,
     transform_for,
-    whole,
 )
 from spolia.types import Document, Failure, Heading, Node, Region, Span
 from spolia.types.value import kept, maker
@@ -37,24 +37,24 @@ class NodeFactory:
         self._numbers = count(1)
         self._outline = Outline(document, getattr(transform, "context_characters", CONTEXT_CHARACTERS))
 
-    def nodes(self, part: Part, pieces: Iterable[Piece]) -> Iterator[Node]:
+    def make_nodes(self, part: Part, pieces: Iterable[Piece]) -> Iterator[Node]:
         offset = part.offset
         inherited, meta = self.document.meta, part.node.meta
-        own = () if meta == inherited else tuple(pair for pair in meta if pair not in inherited)
+        part_meta = () if meta == inherited else tuple(pair for pair in meta if pair not in inherited)
         for piece in pieces:
             number = next(self._numbers)
             self._refuse_unwritable(part, piece)
             span = self._span(part, piece, offset)
-            above, within = self._outline.above(span.start if span else offset or 0), piece.context
+            headings, context = self._outline.heading_path(span.start if span else offset or 0), piece.context
             yield _node(
                 f"{self.document.id}:{self.group}:{number}", piece.text, self.document.id, self.group, span,
-                f"{above}\n{within}" if above and within else above or within, self.document.uri, part.node.id,
-                inherited + own + piece.meta, part.node.readers, number, piece.search_text,
+                f"{headings}\n{context}" if headings and context else headings or context, self.document.uri, part.node.id,
+                inherited + part_meta + piece.meta, part.node.readers, number, piece.search_text,
             )  # fmt: skip
 
     def _refuse_unwritable(self, part: Part, piece: Piece) -> None:
-        said = piece.text, piece.context, piece.search_text
-        for text in (*said, *(str(item) for pair in piece.meta for item in pair)) if piece.meta else said:
+        texts = piece.text, piece.context, piece.search_text
+        for text in (*texts, *(str(item) for pair in piece.meta for item in pair)) if piece.meta else texts:
             try:
                 text.encode()
             except UnicodeEncodeError as error:
@@ -64,7 +64,7 @@ class NodeFactory:
                 ) from error
 
     def _span(self, part: Part, piece: Piece, offset: int | None) -> Span | None:
-        """The span of a piece in the document; for a written one, that of the part."""
+        """Return the span of a piece in the document; for a written one, that of the part."""
         if offset is None:
             return None
         if piece.start is None:
@@ -76,10 +76,10 @@ class NodeFactory:
                 f"{part.node.id!r}, where there is {part.node.text[piece.start : end][:40]!r}. "
                 "Give the piece its true start, or None."
             )
-        return self._place(offset + piece.start, offset + end)
+        return self._locate(offset + piece.start, offset + end)
 
-    def _place(self, start: int, end: int) -> Span:
-        """A stretch of the document with its pages or lines, from 1, and its time in a recording."""
+    def _locate(self, start: int, end: int) -> Span:
+        """Return a stretch of the document with its pages or lines, from 1, and its time in a recording."""
         if pages := self.document.pages:
             first, last = max(1, bisect_right(pages, start)), max(1, bisect_right(pages, end - 1))
             return _span(start, end, (first, last), page_starts=pages[first:last])
@@ -87,7 +87,7 @@ class NodeFactory:
         return _span(start, end, None, lines, self._seconds(start, end) if self._segments else None)
 
     def _seconds(self, start: int, end: int) -> tuple[float, float] | None:
-        """Start and end of a stretch in the recording, by the segments that it overlaps."""
+        """Return start and end of a stretch in the recording, by the segments that it overlaps."""
         first = bisect_right(self._segments, start, key=lambda segment: segment.end)
         last = bisect_left(self._segments, end, key=lambda segment: segment.start)
         times = [time for segment in self._segments[first:last] if (time := segment.seconds)]
@@ -101,7 +101,8 @@ class NodeFactory:
     @kept
     def _line_ends(self) -> list[int]:
         text = self.document.text
-        return [found.end() for found in (_LF if "\n" in text or "\r" not in text else _CR).finditer(text)]
+        # Only texts without LF end their lines by CR.
+        return [match.end() for match in (_LF if "\n" in text or "\r" not in text else _CR).finditer(text)]
 
 
 FEW, MANY = 3, 64
@@ -109,7 +110,7 @@ FEW, MANY = 3, 64
 
 
 class Availability:
-    """Whether that which makes a group could be reached, in one run, and whether what it gave could be read.
+    """Availability of the model behind a group, in one run, and its replies that could not be read.
 
     After `FEW` failures in a row of a kind that may pass, nothing more is asked for. `failure` is the last of them;
     `degraded` says of each reply that could not be read why.
@@ -122,49 +123,50 @@ class Availability:
 
     @property
     def is_away(self) -> bool:
-        """Whether there is no use in asking again in this run."""
+        """Return whether there is no use in asking again in this run."""
         return self._in_a_row >= FEW
 
     @property
     def reason(self) -> str:
-        """Why the group is not in step, if nobody could be reached for what it lacks; else empty."""
+        """Return why the group is not in step, if nobody could be reached for what it lacks; else empty."""
         if self.failure is None or (self._has_answered and not self.is_away):
             return ""
         return f"{self.failure.kind}: {self.failure.message} What it lacks is made by the next run that finds it there."
 
     @property
-    def makeshift(self) -> str:
-        """How often results are not what they should be, and why; empty where all are."""
+    def degradation(self) -> str:
+        """Return how often results are not what they should be, and why; empty where all are."""
         if not self.degraded:
             return ""
         times = f"{len(self.degraded)} times" if len(self.degraded) > 1 else "once"
         return f"{times}: {self.degraded[-1]} To have these made again, drop the group and build it."
 
-    def answers(self, transform: Transform, parts: Sequence[Part]) -> Iterator[Pieces | Failure]:
-        """What a transform makes of each part; once it is away, the failure that told so."""
-        at = 0
-        while at < len(parts) and not self.is_away:
-            some = parts[at : at + (MANY if self._has_answered else FEW)]
-            with overhearing() as said:
-                found = transform.batch(some)
-            self.degraded += said
-            self._note(found)
-            yield from found
-            at += len(some)
-        if at < len(parts):
+    def run_transform(self, transform: Transform, parts: Sequence[Part]) -> Iterator[Pieces | Failure]:
+        """Yield what a transform makes of each part; once it is away, the failure that showed it."""
+        done = 0
+        while done < len(parts) and not self.is_away:
+            # Small batches until the first answer: a model that is away costs few calls.
+            batch = parts[done : done + (MANY if self._has_answered else FEW)]
+            with overhearing() as notes:
+                results = transform.batch(batch)
+            self.degraded += notes
+            self._note(results)
+            yield from results
+            done += len(batch)
+        if done < len(parts):
             assert self.failure is not None
-            yield from repeat(self.failure, len(parts) - at)
+            yield from repeat(self.failure, len(parts) - done)
 
     def _note(self, answers: Sequence[Pieces | Failure]) -> None:
         for answer in answers:
-            if isinstance(answer, Failure) and passes(answer):
+            if isinstance(answer, Failure) and is_transient(answer):
                 self.failure, self._in_a_row = answer, self._in_a_row + 1
             else:
                 self._has_answered, self._in_a_row = True, 0
 
 
-def passes(failure: Failure) -> bool:
-    """Whether the service was at fault, so that a retry may succeed."""
+def is_transient(failure: Failure) -> bool:
+    """Return whether the service was at fault, so that a retry may succeed."""
     return bool(getattr(failure.raised(), "transient", False))
 
 
@@ -174,7 +176,7 @@ LISTED = 1_000_000
 
 @dataclass(frozen=True)
 class GroupBuild:
-    """How one group grows: what its manifest says, with the objects that do it.
+    """Plan of a group's build: what its manifest says, with the objects that do it.
 
     `between`: the groups through which those of `ref` were made from the parent's.
     """
@@ -184,169 +186,183 @@ class GroupBuild:
     parent: str = DOCUMENT
     ref: str = ""
     embedders: tuple[Embedder | SparseEmbedder, ...] = ()
-    reach: Availability = field(default_factory=Availability, compare=False, repr=False)
+    availability: Availability = field(default_factory=Availability, compare=False, repr=False)
     between: tuple[str, ...] = ()
 
 
 class GroupNodes:
-    """The nodes of one document, group by group; some are made only when they are asked for.
+    """Nodes of one document, group by group; some are made only when they are asked for.
 
     Groups are in `passed_over` that are made of one that could not be made.
     """
 
-    def __init__(self, document: Document, there: Callable[[str], Sequence[Node]]) -> None:
+    def __init__(self, document: Document, load_nodes: Callable[[str], Sequence[Node]]) -> None:
         self.document = document
-        self.made: dict[str, Iterable[Node]] = {}
+        self.by_group: dict[str, Iterable[Node]] = {}
         self.failures: dict[str, Failure] = {}
         self.passed_over: set[str] = set()
-        self._there, self._known = there, {DOCUMENT: [whole(document)]}
+        self._load_nodes, self._nodes = load_nodes, {DOCUMENT: [document_node(document)]}
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why groups could not be made, in words."""
+        """Return in words why groups could not be made."""
         return {group: f"{failure.kind}: {failure.message}" for group, failure in self.failures.items()}
 
-    def may_grow(self, build: GroupBuild) -> bool:
-        """Whether a group can be built: the groups that it is made from could be made."""
+    def can_build(self, build: GroupBuild) -> bool:
+        """Return whether a group can be built: the groups that it is made from could be made."""
         lost = {*self.failures, *self.passed_over}
         if not lost or lost.isdisjoint({build.parent, build.ref} - {DOCUMENT}):
             return True
         self.passed_over.add(build.group)
         return False
 
-    def of(self, group: str) -> Sequence[Node]:
-        if group not in self._known:
-            self._known[group] = list(self._there(group))
-        return self._known[group]
+    def nodes_of(self, group: str) -> Sequence[Node]:
+        if group not in self._nodes:
+            self._nodes[group] = list(self._load_nodes(group))
+        return self._nodes[group]
 
     def parts(self, build: GroupBuild) -> list[Part]:
-        nodes = self.of(build.parent)
+        nodes = self.nodes_of(build.parent)
         if not build.ref:
             return [_part(node, self.document, ()) for node in nodes]
-        above = {made.id: made.parent for group in (*build.between, build.ref) for made in self.of(group)}
-        return [_part(node, self.document, tuple(self._below(build.ref, node, above))) for node in nodes]
+        parents = {item.id: item.parent for group in (*build.between, build.ref) for item in self.nodes_of(group)}
+        return [_part(node, self.document, tuple(self._find_refs(build.ref, node, parents))) for node in nodes]
 
-    def take(self, group: str, made: Iterable[Node], *, streamed: bool = False) -> None:
+    def add(self, group: str, nodes: Iterable[Node], *, streamed: bool = False) -> None:
         if streamed:
-            self.made[group] = made
+            self.by_group[group] = nodes
             return
         try:
-            self.made[group] = self._known[group] = list(made)
+            self.by_group[group] = self._nodes[group] = list(nodes)
         except Exception as error:  # whatever a transform raises concerns this document and this group
             self.fail(group, Failure.of(error, group))
 
     def fail(self, group: str, failure: Failure) -> None:
-        self.made.pop(group, None)
+        self.by_group.pop(group, None)
         self.failures[group] = failure
 
-    def _below(self, ref: str, node: Node, above: Mapping[str, str]) -> Iterator[Node]:
-        """The nodes of `ref` that were made from a node; `above` says what each on the way was made from."""
-        for found in self.of(ref):
-            at = found.parent
-            while at and at != node.id:
-                at = above.get(at, "")
-            if at:
-                yield found
+    def _find_refs(self, ref: str, node: Node, parents: Mapping[str, str]) -> Iterator[Node]:
+        """Yield the nodes of `ref` that were made from a node; `parents` says what each node on the way was made from."""
+        for candidate in self.nodes_of(ref):
+            ancestor = candidate.parent
+            while ancestor and ancestor != node.id:
+                ancestor = parents.get(ancestor, "")
+            if ancestor:
+                yield candidate
 
 
 CutPieces: TypeAlias = "Mapping[str, Sequence[Pieces]]"
 """By group, the pieces of each part of a document."""
 
 
-def split(document: Document, builds: Sequence[GroupBuild]) -> CutPieces:
-    """The pieces of a document in groups of splitters; without those that fail, and none of a long document."""
-    found: dict[str, Sequence[Pieces]] = {}
-    one = GroupNodes(document, lambda group: ())
+def split_document(document: Document, builds: Sequence[GroupBuild]) -> CutPieces:
+    """Return the pieces of a document in groups of splitters; without those that fail, and none of a long document."""
+    pieces_by_group: dict[str, Sequence[Pieces]] = {}
+    document_nodes = GroupNodes(document, lambda group: ())
     for build in builds if len(document.text) <= LISTED else ():
         with suppress(Exception):  # the one who makes the nodes meets it too, and reports it
-            parts = one.parts(build)
+            parts = document_nodes.parts(build)
             transform = cast(Splitter, build.transform)
-            found[build.group] = pieces = [tuple(transform.pieces(part)) for part in parts]
-            if any(build.group in (below.parent, below.ref) for below in builds):
-                one.take(build.group, _nodes(one, build, transform, parts, pieces))
-    return found
+            pieces_by_group[build.group] = pieces = [tuple(transform.pieces(part)) for part in parts]
+            if any(build.group in (child.parent, child.ref) for child in builds):
+                document_nodes.add(build.group, _make_nodes(document_nodes, build, transform, parts, pieces))
+    return pieces_by_group
 
 
 def grow(
     documents: Sequence[Document],
     builds: Sequence[GroupBuild],
-    there: Callable[[Document, str], Sequence[Node]] = lambda document, group: (),
+    load_nodes: Callable[[Document, str], Sequence[Node]] = lambda document, group: (),
     prepared: Mapping[str, CutPieces] = MappingProxyType({}),
 ) -> list[GroupNodes]:
-    """The nodes of documents in some groups. A transform that asks models gets the parts of all documents at once.
+    """Make the nodes of documents in some groups. A transform that asks models gets the parts of all documents at once.
 
     What cannot be made of one document in one group is noted; the other groups and documents go on.
 
     Args:
         builds: each after its parents.
-        there: the nodes of a document in a group that is not among them.
+        load_nodes: the nodes of a document in a group that is not among them.
         prepared: what splitters were found to give, by the id of the document.
     """
-    found = [GroupNodes(document, lambda group, of=document: there(of, group)) for document in documents]  # type: ignore[misc]
+    results = [
+        GroupNodes(document, lambda group, document=document: load_nodes(document, group)) for document in documents
+    ]  # type: ignore[misc]
     needed = {name for build in builds for name in (build.parent, build.ref)}
     for build in builds:
-        asked: dict[bytes, tuple[Transform, list[GroupNodes]]] = {}
-        for one in found:
-            if not one.may_grow(build):
+        pending: dict[bytes, tuple[Transform, list[GroupNodes]]] = {}
+        for document_nodes in results:
+            if not document_nodes.can_build(build):
                 continue
-            transform = transform_for(build.transform, one.document)
+            transform = transform_for(build.transform, document_nodes.document)
             if build.group == DOCUMENT and isinstance(transform, Whole):
-                one.take(DOCUMENT, one.of(DOCUMENT) if one.document.text.strip() else ())
+                document_nodes.add(
+                    DOCUMENT, document_nodes.nodes_of(DOCUMENT) if document_nodes.document.text.strip() else ()
+                )
             elif isinstance(transform, Splitter):
-                parts = one.parts(build)
-                long = len(one.document.text) > LISTED and build.group not in needed
-                pieces = prepared.get(one.document.id, {}).get(build.group) or map(transform.pieces, parts)
-                one.take(build.group, _nodes(one, build, transform, parts, pieces), streamed=long)
+                parts = document_nodes.parts(build)
+                # Streamed, unless another group is made from these nodes and needs them together.
+                long = len(document_nodes.document.text) > LISTED and build.group not in needed
+                pieces = prepared.get(document_nodes.document.id, {}).get(build.group) or map(transform.pieces, parts)
+                document_nodes.add(
+                    build.group, _make_nodes(document_nodes, build, transform, parts, pieces), streamed=long
+                )
             else:
-                asked.setdefault(transform.digest, (transform, []))[1].append(one)
-        for transform, some in asked.values():
-            _ask(build, transform, some)
-    return found
+                pending.setdefault(transform.digest, (transform, []))[1].append(document_nodes)
+        for transform, same_transform in pending.values():
+            _ask_model(build, transform, same_transform)
+    return results
 
 
-def _nodes(
-    one: GroupNodes, build: GroupBuild, transform: Transform, parts: Sequence[Part], pieces: Iterable[Iterable[Piece]]
+def _make_nodes(
+    document_nodes: GroupNodes,
+    build: GroupBuild,
+    transform: Transform,
+    parts: Sequence[Part],
+    pieces: Iterable[Iterable[Piece]],
 ) -> Iterator[Node]:
-    making = NodeFactory(one.document, build.group, transform)
-    return chain.from_iterable(making.nodes(part, some) for part, some in zip(parts, pieces, strict=True))
+    factory = NodeFactory(document_nodes.document, build.group, transform)
+    return chain.from_iterable(
+        factory.make_nodes(part, part_pieces) for part, part_pieces in zip(parts, pieces, strict=True)
+    )
 
 
-def _ask(build: GroupBuild, transform: Transform, found: Sequence[GroupNodes]) -> None:
-    parts = [one.parts(build) for one in found]
-    answers = build.reach.answers(transform, [part for some in parts for part in some])
-    for one, some in zip(found, parts, strict=True):
-        pieces = list(islice(answers, len(some)))
+def _ask_model(build: GroupBuild, transform: Transform, items: Sequence[GroupNodes]) -> None:
+    parts = [document_nodes.parts(build) for document_nodes in items]
+    answers = build.availability.run_transform(transform, [part for document_parts in parts for part in document_parts])
+    for document_nodes, document_parts in zip(items, parts, strict=True):
+        pieces = list(islice(answers, len(document_parts)))
         if failure := next((answer for answer in pieces if isinstance(answer, Failure)), None):
-            one.fail(build.group, failure)
+            document_nodes.fail(build.group, failure)
         else:
-            one.take(build.group, _nodes(one, build, transform, some, pieces))  # type: ignore[arg-type]
+            document_nodes.add(build.group, _make_nodes(document_nodes, build, transform, document_parts, pieces))  # type: ignore[arg-type]
 
 
-def cut(document: Document, transform: Transform, group: str = "chunk") -> Iterator[Node]:
-    """The nodes that a transform makes of a whole document."""
-    part, transform = Part(whole(document), document), transform_for(transform, document)
+def cut_document(document: Document, transform: Transform, group: str = "chunk") -> Iterator[Node]:
+    """Yield the nodes that a transform makes of a whole document."""
+    part, transform = Part(document_node(document), document), transform_for(transform, document)
     pieces = transform.pieces(part) if isinstance(transform, Splitter) else transform(part)
-    return NodeFactory(document, group, transform).nodes(part, pieces)
+    return NodeFactory(document, group, transform).make_nodes(part, pieces)
 
 
 BETWEEN = " > "
 
 
 class Outline:
-    """Tells the title and the headings above places; fast for those that come in the order of the text."""
+    """Title and headings above places of a document; fast for places in the order of the text."""
 
     def __init__(self, document: Document, longest: int) -> None:
         self._title, self._headings, self._longest = document.title, document.headings, longest
-        self._next = self._at = 0
+        self._next = self._position = 0
         self._path: list[Heading] = []
 
-    def above(self, start: int) -> str:
-        """Title and headings; a heading at `start` itself belongs to the text, not to what is above it."""
+    def heading_path(self, start: int) -> str:
+        """Return title and headings; a heading at `start` itself belongs to the text, not to what is above it."""
         if not self._headings:
             return self._title[: self._longest]
-        if start < self._at:
+        # A place before the last one: the headings are walked from the first again.
+        if start < self._position:
             self._next, self._path = 0, []
-        self._at = start
+        self._position = start
         while self._next < len(self._headings) and self._headings[self._next].start < start:
             heading = self._headings[self._next]
             self._close(heading.level)
@@ -354,17 +370,18 @@ class Outline:
             self._next += 1
         if self._next < len(self._headings) and self._headings[self._next].start == start:
             self._close(self._headings[self._next].level)
-        return self._joined()
+        return self._join_path()
 
     def _close(self, level: int) -> None:
         while self._path and self._path[-1].level >= level:
             self._path.pop()
 
-    def _joined(self) -> str:
+    def _join_path(self) -> str:
         parts = [self._title] if self._title else []
         parts += [heading.text for heading in self._path if heading.text != self._title]
-        joined = BETWEEN.join(parts)
-        if len(joined) <= self._longest:
-            return joined
-        each = max(1, self._longest // len(parts) - len(BETWEEN))
-        return BETWEEN.join(part[:each].rstrip() for part in parts)[: self._longest]
+        text = BETWEEN.join(parts)
+        if len(text) <= self._longest:
+            return text
+        # Every heading keeps an equal share of the length, so that none is lost.
+        limit = max(1, self._longest // len(parts) - len(BETWEEN))
+        return BETWEEN.join(part[:limit].rstrip() for part in parts)[: self._longest]

@@ -1,4 +1,4 @@
-"""How texts become terms, and the language of a corpus in Latin script, guessed from its function words."""
+"""Analysis of texts into terms, and the language of a corpus in Latin script, guessed from its function words."""
 
 import hashlib
 import re
@@ -38,31 +38,36 @@ FUNCTION_WORDS: dict[str, frozenset[str]] = {
     }.items()
 }
 _WORD = pattern(r"[^\W\d_]+")
-_ENOUGH, _FEWEST = 0.08, 3  # of the words: running text has 0.2 to 0.5 function words, lists of names and code fewer
+_MIN_SHARE, _MIN_WORDS = (
+    0.08,
+    3,
+)  # of the words: running text has 0.2 to 0.5 function words, lists of names and code fewer
 
 
 def language_of(texts: Iterable[str], *, default: str = "english", words: int = 20_000) -> str:
-    """The language whose function words are commonest in `words` words, or `default` if none is common enough.
+    """Return the language whose function words are commonest in `words` words, or `default` if none is common enough.
 
     >>> language_of(["¿Cuál es la capital de los Países Bajos y por qué se llama así?"])
     'spanish'
     >>> language_of(["東京は日本の首都です。"])
     'english'
     """
-    seen: Counter[str] = Counter()
+    word_counts: Counter[str] = Counter()
     total = 0
     for text in texts:
         plain = text[: 20 * words].lower()
         if not plain.isascii():
             plain = "".join(c for c in unicodedata.normalize("NFD", plain) if not unicodedata.combining(c))
-        found = _WORD.findall(plain)
-        seen.update(found)
-        total += len(found)
+        matches = _WORD.findall(plain)
+        word_counts.update(matches)
+        total += len(matches)
         if total >= words:
             break
-    counts = {name: sum(seen[word] for word in known) for name, known in FUNCTION_WORDS.items()}
+    counts = {
+        name: sum(word_counts[word] for word in function_words) for name, function_words in FUNCTION_WORDS.items()
+    }
     best = max(counts, key=lambda name: (counts[name], name == default))
-    return best if counts[best] >= max(_FEWEST, _ENOUGH * total) else default
+    return best if counts[best] >= max(_MIN_WORDS, _MIN_SHARE * total) else default
 
 
 STEMMERS = (
@@ -120,7 +125,7 @@ _PICTOGRAPH = pattern("[\u2600-\u27bf\U0001f300-\U0001faff]")
 
 @dataclass(frozen=True)
 class Analyzer(Value):
-    """Described fully by its fields, so that a manifest can tell two analysers apart.
+    """Settings of the analysis, described fully by their fields, so that a manifest can tell two analysers apart.
 
     Args:
         stem: language of the stemmer for words in Latin script, empty for none at all. Arabic, Cyrillic, Greek and
@@ -175,11 +180,11 @@ class Analyzer(Value):
 
     @classmethod
     def subword(cls, path: str) -> "Analyzer":
-        """The subword tokens of a `tokenizer.json` as terms."""
+        """Return an analyser whose terms are the subword tokens of a `tokenizer.json`."""
         return cls(tokenizer=path, tokenizer_hash=_hash_of(path))
 
     def terms(self, text: str) -> list[str]:
-        """The terms of a text, with repetitions; none holds white space. Any string is fine.
+        """Return the terms of a text, with repetitions; none holds white space. Any string is fine.
 
         >>> Analyzer().terms("nul\\0 and \\u202ebidi\\u202c and a lone \\ud800 surrogate")
         ['nul', 'and', 'bidi', 'and', 'a', 'lone', 'surrog']
@@ -187,15 +192,15 @@ class Analyzer(Value):
         return self.term_text(text).split()
 
     def words(self, text: str) -> list[str]:
-        """The terms of a text without other spellings, all of which occur wherever its words do.
+        """Return the terms of a text without other spellings, all of which occur wherever its words do.
 
-        >>> Analyzer().words("Apple-pie 12mm"), Analyzer().terms("Apple-pie 12mm")
+        >>> Analyzer().text_since("Apple-pie 12mm"), Analyzer().terms("Apple-pie 12mm")
         (['appl', 'pie', '12mm'], ['appl', 'pie', 'applepi', '12mm', '12', 'mm'])
         """
         return self._term_text(text, False).split()
 
     def term_text(self, text: str) -> str:
-        """The terms of a text, joined by single blanks."""
+        """Return the terms of a text, joined by single blanks."""
         return self._term_text(text, self.version > 1)
 
     def _term_text(self, text: str, spellings: bool) -> str:
@@ -203,33 +208,33 @@ class Analyzer(Value):
             return " ".join(_subwords(self.tokenizer, self.tokenizer_hash)(_plain(text, False)))
         if self.ngram:
             words = _words("", self.fold, "", longest=0)(_plain(text, self.fold)).split()
-            return " ".join(gram for word in words if _is_read(word) for gram in _grams(word, self.ngram))
+            return " ".join(gram for word in words if _is_text(word) for gram in _grams(word, self.ngram))
         text = unicodedata.normalize("NFKC", text)
         if text.isascii() or _BEYOND_LATIN.search(text) is None:
             return _latin_words(self.stem, self.fold, self.stop_words, spellings)(text)
         text = _plain(text, self.fold)
         if _NOT_LATIN.search(text) is None:
             return _words(self.stem, self.fold, self.stop_words, spellings=spellings)(text)
-        return self._mixed(text, spellings)
+        return self._mixed_terms(text, spellings)
 
-    def _mixed(self, text: str, spellings: bool) -> str:
-        scripts = tuple(name for name, found in _SCRIPTS if found.search(text)) if self.stem else ()
+    def _mixed_terms(self, text: str, spellings: bool) -> str:
+        scripts = tuple(name for name, script in _SCRIPTS if script.search(text)) if self.stem else ()
         words = _words(self.stem, self.fold, self.stop_words, scripts, spellings=spellings)
-        found: list[str] = []
+        terms: list[str] = []
         for index, run in enumerate(_RUN.split(text)):
             if index % 2 == 0:
-                found.append(words(run))
+                terms.append(words(run))
             else:
-                found += _grams(run, 2)
+                terms += _grams(run, 2)
                 if _THAI_LIKE.match(run):
-                    found += _grams(run, 3) if len(run) > 2 else ()
+                    terms += _grams(run, 3) if len(run) > 2 else ()
                 elif spellings and len(run) > 1:
-                    found += run
-        return " ".join(filter(None, found))
+                    terms += run
+        return " ".join(filter(None, terms))
 
 
 def analyzer_for(sample_texts: Iterable[str]) -> Analyzer:
-    """The default analyser with the stemmer of the language that the sample is written in.
+    """Return the default analyser with the stemmer of the language that the sample is written in.
 
     >>> analyzer_for(["Der Turm, der in der Stadt steht, ist nicht hoch."]).stem
     'german'
@@ -237,10 +242,10 @@ def analyzer_for(sample_texts: Iterable[str]) -> Analyzer:
     return Analyzer(stem=language_of(sample_texts))
 
 
-def in_words(text: str) -> bool:
-    """Whether most letters of a text become words, not n-grams.
+def is_mostly_words(text: str) -> bool:
+    """Return whether most letters of a text become words, not n-grams.
 
-    >>> in_words("Words, and 東京"), in_words("東京タワー tall")
+    >>> is_mostly_words("Words, and 東京"), is_mostly_words("東京タワー tall")
     (True, False)
     """
     in_runs = sum(map(len, _RUN.findall(text)))
@@ -248,14 +253,14 @@ def in_words(text: str) -> bool:
 
 
 def _plain(text: str, fold: bool) -> str:
-    """One spelling for what looks the same: NFKC, without invisible characters and, if asked for, without accents."""
+    """Give one spelling to what looks the same: NFKC, without invisible characters and, if asked for, without accents."""
     if text.isascii():
         return text
     return _SURROGATES.sub(" ", _DROPPED[fold].sub("", unicodedata.normalize("NFKC", text)))
 
 
-def _is_read(word: str) -> bool:
-    """Whether it is no encoded data: short, or of a script in which a whole clause stands without a space."""
+def _is_text(word: str) -> bool:
+    """Return whether a word is no encoded data: short, or of a script in which a whole clause stands without a space."""
     return len(word.encode()) <= LONGEST_TERM_BYTES or _RUN.search(word) is not None
 
 
@@ -267,7 +272,7 @@ def _grams(run: str, n: int) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _latin_words(stem: str, fold: bool, stop_words: str, spellings: bool) -> Callable[[str], str]:
-    """Where there are no marks, Latin text needs no Unicode classes: half the time, the same terms."""
+    """Return the analysis of Latin text without marks, which needs no Unicode classes: half the time, the same terms."""
     return _by_token(tantivy.Tokenizer.simple(), fold, (stem,), stop_words, spellings)
 
 
@@ -299,27 +304,28 @@ def _by_token(
     filters += [tantivy.Filter.lowercase()]
     filters += [tantivy.Filter.stopword(stop_words)] if stop_words else []
     filters += [tantivy.Filter.stemmer(language) for language in filter(None, stems)]
-    terms = _TokenTerms(_analyzer(tokenizer, filters), spellings)
+    terms = _TokenTerms(_build_analyzer(tokenizer, filters), spellings)
     return lambda text: " ".join(filter(None, map(terms.__getitem__, _tokens(text))))
 
 
 def _tokens(text: str) -> list[str]:
-    """Cut a text at all that is neither a letter, a digit nor part of an other spelling, but for what is not ASCII."""
+    """Cut a text at everything in ASCII that is neither a letter, a digit nor part of another spelling."""
     if text.isascii():
         return text.translate(_TOKENS).split()
     return text.encode().translate(_TOKEN_BYTES).decode().split()  # a third of the time of str.translate
 
 
-def _analyzer(tokenizer: Any, filters: Iterable[Any]) -> Callable[[str], list[str]]:
+def _build_analyzer(tokenizer: Any, filters: Iterable[Any]) -> Callable[[str], list[str]]:
     builder = tantivy.TextAnalyzerBuilder(tokenizer)
-    for each in filters:
-        builder = builder.filter(each)
+    for token_filter in filters:
+        builder = builder.filter(token_filter)
     analyze: Callable[[str], list[str]] = builder.build().analyze
     return analyze
 
 
 class _TokenTerms(dict[str, str]):
-    """The terms of a token, joined by blanks. A language has few words that occur often: most are looked up here."""
+    """Cache of the terms of tokens, joined by blanks. A language has few words that occur often: most are looked up
+    here."""
 
     def __init__(self, analyze: Callable[[str], list[str]], spellings: bool) -> None:
         super().__init__()
@@ -328,6 +334,7 @@ class _TokenTerms(dict[str, str]):
     def __missing__(self, token: str) -> str:
         lower = token.lower()
         if token != lower and token.isascii() and token.isalpha() and token[1:] in (lower[1:], token[1:].upper()):
+            # Plain words share the entry of their lower case, which gives the same terms.
             terms = self[lower]
         else:
             terms = " ".join(filter(None, self._terms(token)))  # of marks alone a stemmer leaves nothing
@@ -390,37 +397,37 @@ _ENDS = f"(?:(?=[_{UNSPACED}])|(?![{_LETTERS}]))"
 _UNSPACED = pattern(f"[{UNSPACED}]")
 
 
-def holds(text: str, phrase: str) -> bool:
-    """Whether the words of a phrase occur in a text one after the other, with anything but words between them.
+def contains_phrase(text: str, phrase: str) -> bool:
+    """Return whether the words of a phrase occur in a text one after the other, with anything but words between them.
 
     A phrase without words stands nowhere. Where a script puts no spaces between words, characters are compared.
 
-    >>> holds("An APPLE-PIE, please", "apple pie"), holds("apple and pie", "apple pie"), holds("applause", "app")
+    >>> contains_phrase("An APPLE-PIE, please", "apple pie"), contains_phrase("apple and pie", "apple pie"), contains_phrase("applause", "app")
     (True, False, False)
-    >>> holds("東京タワーは高い", "タワー"), holds("Zürich", "zurich")
+    >>> contains_phrase("東京タワーは高い", "タワー"), contains_phrase("Zürich", "zurich")
     (True, True)
     """
-    found = _pattern(phrase)
-    return found is not None and found.search(_folded(text)) is not None
+    phrase_pattern = _compile_phrase(phrase)
+    return phrase_pattern is not None and phrase_pattern.search(_folded(text)) is not None
 
 
-def words(phrase: str) -> list[str]:
-    """The words of a phrase.
+def phrase_words(phrase: str) -> list[str]:
+    """Return the words of a phrase.
 
-    >>> words("Apple-pie!"), words("?!")
+    >>> phrase_words("Apple-pie!"), phrase_words("?!")
     (['apple', 'pie'], [])
     """
     return _PHRASE_WORD.findall(_folded(phrase))
 
 
 @lru_cache(maxsize=1024)
-def _pattern(phrase: str) -> re.Pattern[str] | None:
-    found = words(phrase)
-    if not found:
+def _compile_phrase(phrase: str) -> re.Pattern[str] | None:
+    parts = phrase_words(phrase)
+    if not parts:
         return None
-    before = "" if _UNSPACED.match(found[0][0]) else _BEGINS
-    after = "" if _UNSPACED.match(found[-1][-1]) else _ENDS
-    return re.compile(before + _GAP.join(map(re.escape, found)) + after)
+    start = "" if _UNSPACED.match(parts[0][0]) else _BEGINS
+    end = "" if _UNSPACED.match(parts[-1][-1]) else _ENDS
+    return re.compile(start + _GAP.join(map(re.escape, parts)) + end)
 
 
 def _folded(text: str) -> str:

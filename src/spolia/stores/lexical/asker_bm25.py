@@ -35,7 +35,7 @@ _ENTRIES = 8_000_000
 _OVERHEAD = 100
 _AT_ONCE = 100_000
 """Nodes of an index and of the lists of a question's terms up to which all of them are scored."""
-_LOOKED_UP = 16
+_LOOKUP_COST = 16
 """Entries of a list that are scored in the time in which one node is looked up in it."""
 _SLACK = 1e-5
 """Of the highest score there could be: more than float32 is off by in any sum."""
@@ -45,26 +45,26 @@ TermList = tuple[Places, Floats]
 
 
 class ReadableTerm(NamedTuple):
-    """A term for an asker: (k1 + 1) · idf, the nodes that hold it, tf / (tf + norm) in each, and the most of these."""
+    """Term for an asker: (k1 + 1) · idf, the nodes that hold it, tf / (tf + norm) in each, and the maximum of these."""
 
     weight: np.float32
     places: Places
     saturated: Floats
-    most: np.float32
+    maximum: np.float32
 
-    def of(self, places: Places) -> Floats:
-        at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
-        found: Floats = np.where(self.places[at] == places, self.saturated[at], np.float32(0))
-        return found
+    def saturation_in(self, places: Places) -> Floats:
+        positions = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        saturation: Floats = np.where(self.places[positions] == places, self.saturated[positions], np.float32(0))
+        return saturation
 
 
-Asked = tuple[np.float32, ReadableTerm]
+WeightedTerm = tuple[np.float32, ReadableTerm]
 """A term of a question, and its weight times how often it is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
-class Readable:
-    """The nodes that somebody may read, and k1 · (1 - b + b · length / mean length) by the code of the length."""
+class ReadableNodes:
+    """Nodes that somebody may read, and k1 · (1 - b + b · length / mean length) by the code of the length."""
 
     mask: Mask
     count: int
@@ -73,132 +73,145 @@ class Readable:
 
 
 class AskerBM25:
-    """Searches an index as if it held only what the asker may read. tantivy still counts `gone` deleted nodes."""
+    """BM25 search of an index as if it held only what the asker may read. tantivy still counts the `deleted` nodes."""
 
     def __init__(
-        self, searcher: Any, schema: Any, gone: int, lengths: Callable[[Sequence[int]], Sequence[int]] | None
+        self, searcher: Any, schema: Any, deleted: int, lengths: Callable[[Sequence[int]], Sequence[int]] | None
     ) -> None:
-        self._searcher, self._schema, self._all = searcher, schema, searcher.num_docs + gone
+        self._searcher, self._schema, self._all = searcher, schema, searcher.num_docs + deleted
         self._lists: dict[str, TermList] = {}
         self._entries, self._mean = 0, np.float32(0)
         self._lock = threading.Lock()
-        self._askers: WeakKeyDictionary[Allowed, Readable] = WeakKeyDictionary()
+        self._askers: WeakKeyDictionary[Allowed, ReadableNodes] = WeakKeyDictionary()
         hits = searcher.search(tantivy.Query.all_query(), max(1, searcher.num_docs), count=False).hits
         addresses = [address for _, address in hits]
         keys = np.array(searcher.fast_field_values(KEY, addresses), dtype=np.int64)
-        found = lengths(keys.tolist()) if lengths else searcher.fast_field_values(LENGTH, addresses)
+        term_counts = lengths(keys.tolist()) if lengths else searcher.fast_field_values(LENGTH, addresses)
         order = np.argsort(keys)
         self.keys: Keys = keys[order]
-        self._lengths: LengthArray = np.array(found, dtype=np.int64)[order]
+        self._lengths: LengthArray = np.array(term_counts, dtype=np.int64)[order]
         self._codes = (np.searchsorted(_CODED, self._lengths, side="right") - 1).astype(np.uint8)
 
     def search(
-        self, terms: Sequence[str], top_k: int, readable: Allowed, wanted: Allowed | None = None, *, every: bool = False
+        self,
+        terms: Sequence[str],
+        top_k: int,
+        readable: Allowed,
+        allowed: Allowed | None = None,
+        *,
+        require_all: bool = False,
     ) -> list[tuple[int, float]]:
-        """The best of the `wanted` nodes and all that score as the last of them; terms are counted over `readable`."""
-        who = self._of(readable)
-        asked: list[Asked] = []
-        for term, often in Counter(terms).items():
-            found = who.terms.get(term) or self._term(who, term)
-            if len(found.places):
-                asked.append((found.weight * np.float32(often), found))
-            elif every:
+        """Return the best of the `allowed` nodes and all that score as the last of them; terms are counted over
+        `readable`."""
+        view = self._view_of(readable)
+        query_terms: list[WeightedTerm] = []
+        for term, count in Counter(terms).items():
+            readable_term = view.terms.get(term) or self._build_term(view, term)
+            if len(readable_term.places):
+                query_terms.append((readable_term.weight * np.float32(count), readable_term))
+            elif require_all:
                 return []
-        if not asked:
+        if not query_terms:
             return []
-        may = None if wanted is None else self._mask(wanted)
-        if every:
-            places, scores = _holding_all(asked)
-        elif len(self.keys) + sum(len(one.places) for _, one in asked) <= _AT_ONCE:
-            places, scores = self._scored(asked, may, top_k)
+        mask = None if allowed is None else self._mask(allowed)
+        if require_all:
+            places, scores = _holding_all(query_terms)
+        # Fast path of small indexes: scoring all nodes costs less than choosing candidates.
+        elif len(self.keys) + sum(len(readable_term.places) for _, readable_term in query_terms) <= _AT_ONCE:
+            places, scores = self._score_all(query_terms, mask, top_k)
         else:
-            places = self._candidates(asked, may, top_k)
-            scores = reduce(np.add, (weight * one.of(places) for weight, one in asked))
-        if may is not None:
-            held = may[places]
-            places, scores = places[held], scores[held]
+            places = self._find_candidates(query_terms, mask, top_k)
+            scores = reduce(
+                np.add, (weight * readable_term.saturation_in(places) for weight, readable_term in query_terms)
+            )
+        if mask is not None:
+            is_allowed = mask[places]
+            places, scores = places[is_allowed], scores[is_allowed]
         if len(places) > top_k:
-            best = scores >= _lowest(scores, top_k)
+            best = scores >= _lowest_of_best(scores, top_k)
             places, scores = places[best], scores[best]
         return list(zip(self.keys[places].tolist(), scores.tolist(), strict=True))
 
-    def _scored(self, asked: Sequence[Asked], may: Mask | None, top_k: int) -> tuple[Places, Floats]:
-        """The nodes of more than half the best score, or all that hold a term if these are too few, with scores."""
+    def _score_all(self, query_terms: Sequence[WeightedTerm], mask: Mask | None, top_k: int) -> tuple[Places, Floats]:
+        """Return the nodes of more than half the best score, or all that hold a term if these are too few, with scores."""
         sums = np.zeros(len(self.keys), dtype=np.float32)
-        for weight, one in asked:
-            sums[one.places] += weight * one.saturated
-        if may is not None:
-            sums *= may
+        for weight, term in query_terms:
+            sums[term.places] += weight * term.saturated
+        if mask is not None:
+            sums *= mask
         places = np.flatnonzero(sums > sums.max() / 2)
         if len(places) < top_k:
             places = np.flatnonzero(sums)
         return places.astype(np.int32), sums[places]
 
-    def _candidates(self, asked: Sequence[Asked], may: Mask | None, top_k: int) -> Places:
-        """The nodes that may be among the best. Rare terms come first. Once the others cannot lift a further node among
-        the best, they are looked up for the nodes that were met.
-        """
-        sums, met = np.zeros(len(self.keys), dtype=np.float32), np.zeros(0, dtype=np.int32)
+    def _find_candidates(self, query_terms: Sequence[WeightedTerm], mask: Mask | None, top_k: int) -> Places:
+        """Return the nodes that may be among the best. Rare terms come first. Once the others cannot lift a further
+        node among the best, they are looked up for the nodes found so far."""
+        sums, candidates = np.zeros(len(self.keys), dtype=np.float32), np.zeros(0, dtype=np.int32)
         ordered = sorted(
-            ((float(weight * one.most), weight, one) for weight, one in asked), key=lambda found: -found[0]
+            ((float(weight * term.maximum), weight, term) for weight, term in query_terms), key=lambda entry: -entry[0]
         )
-        rest = sum(most for most, _, _ in ordered)
-        least, slack = -np.inf, _SLACK * rest
-        for most, weight, one in ordered:
-            if rest + slack >= least:
-                places, saturated = one.places, one.saturated
-                if may is not None:
-                    here = may[places]
-                    places, saturated = places[here], saturated[here]
-                before = sums[places]
-                sums[places] = before + weight * saturated
-                met = np.concatenate([met, places[before == 0]])
-            elif len(met) * _LOOKED_UP < len(one.places):
-                sums[met] += weight * one.of(met)
+        remaining = sum(maximum for maximum, _, _ in ordered)
+        threshold, slack = -np.inf, _SLACK * remaining
+        for maximum, weight, term in ordered:
+            if remaining + slack >= threshold:
+                places, saturated = term.places, term.saturated
+                if mask is not None:
+                    is_allowed = mask[places]
+                    places, saturated = places[is_allowed], saturated[is_allowed]
+                previous = sums[places]
+                sums[places] = previous + weight * saturated
+                candidates = np.concatenate([candidates, places[previous == 0]])
+            elif len(candidates) * _LOOKUP_COST < len(term.places):
+                sums[candidates] += weight * term.saturation_in(candidates)
             else:
-                sums[one.places] += weight * one.saturated
-            rest -= most
-            if len(met) > top_k and rest < (found := sums[met]).max():  # else it is too early
-                least = _lowest(found, top_k)
-                if rest + slack < least:
-                    met = met[found + max(0.0, rest) >= least - slack]
-        return np.sort(met)
+                sums[term.places] += weight * term.saturated
+            remaining -= maximum
+            if len(candidates) > top_k and remaining < (scores := sums[candidates]).max():  # else it is too early
+                threshold = _lowest_of_best(scores, top_k)
+                if remaining + slack < threshold:
+                    candidates = candidates[scores + max(0.0, remaining) >= threshold - slack]
+        return np.sort(candidates)
 
-    def _of(self, readable: Allowed) -> Readable:
-        found = self._askers.get(readable)
-        if found is None:
+    def _view_of(self, readable: Allowed) -> ReadableNodes:
+        view = self._askers.get(readable)
+        if view is None:
             mask = self._mask(readable)
             count, total = int(np.count_nonzero(mask)), np.float32(self._lengths[mask].sum())
-            found = Readable(mask, count, _norms(total / np.float32(max(1, count)) or _ONE))
+            view = ReadableNodes(mask, count, _norms(total / np.float32(max(1, count)) or _ONE))
             with self._lock:
-                self._askers[readable] = found
-        return found
+                self._askers[readable] = view
+        return view
 
     def _mask(self, allowed: Allowed) -> Mask:
+        # Usually the snapshot and the index have the same nodes: then its mask fits.
         if allowed.mask is not None and np.array_equal(allowed.keys, self.keys):
             return allowed.mask
         return allowed.holds(self.keys)
 
     # What tantivy knows of a term.
 
-    def _term(self, who: Readable, term: str) -> ReadableTerm:
-        all_places, all_counts = found = self._lists.get(term) or self._read(term)
-        here = who.mask[all_places]
-        places, counts = all_places[here], all_counts[here]
-        saturated: Floats = counts / (counts + who.norms[self._codes[places]])
-        made = ReadableTerm(_weight(who.count, len(places)), places, saturated, saturated.max(initial=0))
+    def _build_term(self, view: ReadableNodes, term: str) -> ReadableTerm:
+        all_places, all_counts = term_list = self._lists.get(term) or self._read_list(term)
+        is_readable = view.mask[all_places]
+        places, counts = all_places[is_readable], all_counts[is_readable]
+        saturated: Floats = counts / (counts + view.norms[self._codes[places]])
+        readable_term = ReadableTerm(_weight(view.count, len(places)), places, saturated, saturated.max(initial=0))
         with self._lock:
             self._entries += len(places) + len(all_places) + _OVERHEAD
             if self._entries > _ENTRIES:
+                # Memory is bounded: all lists are dropped together, as nothing says which terms come
+                # again.
                 self._entries = 0
                 self._lists.clear()
-                for one in self._askers.values():
-                    one.terms.clear()
-            self._lists[term], who.terms[term] = found, made
-        return made
+                for cached in self._askers.values():
+                    cached.terms.clear()
+            self._lists[term], view.terms[term] = term_list, readable_term
+        return readable_term
 
-    def _read(self, term: str) -> TermList:
-        """Its list. How often a node holds the term follows from tantivy's score of it, which rises with that."""
+    def _read_list(self, term: str) -> TermList:
+        """Read the list of a term. How often a node holds the term follows from tantivy's score of it, which rises with
+        that."""
         holding = self._searcher.doc_freq(BODY, term)
         query = tantivy.Query.term_query(self._schema, BODY, term, "freq")
         hits = self._searcher.search(query, max(1, holding), count=False).hits
@@ -213,21 +226,23 @@ class AskerBM25:
         return places[order].astype(np.int32), counts[order].astype(np.float32)
 
 
-def _holding_all(asked: list[Asked]) -> tuple[Places, Floats]:
-    """The nodes that hold every term. As in tantivy, the scores of the rarest two add up first, and of the others."""
-    asked.sort(key=lambda found: len(found[1].places))
-    places = reduce(np.intersect1d, (one.places for _, one in asked))
-    parts = [weight * one.of(places) for weight, one in asked]
+def _holding_all(query_terms: list[WeightedTerm]) -> tuple[Places, Floats]:
+    """Return the nodes that hold every term. As in tantivy, the scores of the rarest two add up first, and of the
+    others."""
+    query_terms.sort(key=lambda entry: len(entry[1].places))
+    places = reduce(np.intersect1d, (term.places for _, term in query_terms))
+    parts = [weight * term.saturation_in(places) for weight, term in query_terms]
     if len(parts) > 2:
         parts = [parts[0] + parts[1], reduce(np.add, parts[2:])]
     return places, reduce(np.add, parts)
 
 
-def _lowest(scores: Floats, top_k: int) -> float:
-    """The lowest of the `top_k` best, which are fewer than all; most of them are more than half the best as a rule."""
+def _lowest_of_best(scores: Floats, top_k: int) -> float:
+    """Return the lowest of the `top_k` best scores, of more scores than that; most of them are more than half the best
+    as a rule."""
     high = scores[scores > scores.max() / 2]
-    some = high if len(high) > top_k else scores
-    return float(np.partition(some, len(some) - top_k)[len(some) - top_k])
+    candidates = high if len(high) > top_k else scores
+    return float(np.partition(candidates, len(candidates) - top_k)[len(candidates) - top_k])
 
 
 def _weight(count: int, holding: int) -> np.float32:
@@ -236,13 +251,14 @@ def _weight(count: int, holding: int) -> np.float32:
 
 
 def _float32_log() -> Callable[[float], float]:
-    """The logarithm that tantivy takes, the C library's for float32: its last bit is not always that of the nearest."""
+    """Return the logarithm that tantivy takes, the C library's for float32: its last bit is not always that of the
+    nearest."""
     try:
-        found = ctypes.CDLL(None).logf
+        function = ctypes.CDLL(None).logf
     except (AttributeError, OSError, TypeError):  # without the library, as on Windows, the last bit may differ
         return log
-    found.restype, found.argtypes = ctypes.c_float, (ctypes.c_float,)
-    exact: Callable[[float], float] = found
+    function.restype, function.argtypes = ctypes.c_float, (ctypes.c_float,)
+    exact: Callable[[float], float] = function
     return exact
 
 
@@ -255,8 +271,13 @@ def _norms(mean: np.float32) -> Floats:
 
 
 def _mean_length(explanation: Any) -> np.float32:
-    """Of all nodes that tantivy counts: it says so only where it explains a score."""
+    """Return the mean length of all nodes that tantivy counts: it tells it only where it explains a score."""
     parts = json.loads(explanation.to_json())["details"]
     return np.float32(
-        next(one["value"] for part in parts for one in part.get("details", ()) if one["description"][:5] == "avgdl")
+        next(
+            detail["value"]
+            for part in parts
+            for detail in part.get("details", ())
+            if detail["description"][:5] == "avgdl"
+        )
     )

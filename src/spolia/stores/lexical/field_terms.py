@@ -22,7 +22,7 @@ _LONGEST = 1_000
 """Characters of a term; tantivy drops terms of more than 65,530 bytes without a word."""
 _OVERLONG = "overlong"
 """The term of all longer values, which is no JSON. What a filter says of them is not known from the index."""
-_EACH, _MOST = 64, 1_000
+_WALKED_TERMS, _QUERIED_TERMS = 64, 1_000
 """Terms up to which the index walks their own lists, which is the fastest; up to which a question is asked with them,
 else its hits are filtered. One of 1,000 terms costs a question 1 CPU-ms."""
 _KEPT = 64
@@ -46,7 +46,7 @@ def _term(value: Scalar) -> str:
 
 
 class FieldTerms:
-    """Turns filters on declared fields into queries of an index."""
+    """Filters on declared fields as queries of an index."""
 
     def __init__(self, searcher: Any, schema: Any, columns: Mapping[str, TermColumn]) -> None:
         self._searcher, self._schema, self._columns = searcher, schema, columns
@@ -58,52 +58,53 @@ class FieldTerms:
         key = (filter.digest, schema)  # 1 and True are equal, and not one condition
         if key not in self._queries:
             if len(self._queries) >= _KEPT:
+                # Users bring new filters all the time, so the cache is bounded.
                 self._queries = {}
-            self._queries[key] = self._combined(filter, schema)
+            self._queries[key] = self._combine(filter, schema)
         return self._queries[key]
 
     def keys(self, leaf: Leaf, field: Field, key: str) -> list[int] | None:
         """Return the keys of the nodes that fulfil a condition, in any order; None where the index does not know."""
-        query = self._leaf(leaf, field, None)
+        query = self._leaf_query(leaf, field, None)
         if query is None:
             return None
         count = self._searcher.search(query, 1).count or 0
         hits = self._searcher.search(tantivy.Query.const_score_query(query, 1.0), max(1, count), count=False).hits
-        found: list[int] = self._searcher.fast_field_values(key, [address for _, address in hits])
-        return found
+        node_keys: list[int] = self._searcher.fast_field_values(key, [address for _, address in hits])
+        return node_keys
 
-    def _combined(self, filter: Condition, schema: Schema) -> Any | None:
+    def _combine(self, filter: Condition, schema: Schema) -> Any | None:
         if isinstance(filter, Leaf):
-            return self._leaf(filter, schema.by_name[filter.field], _MOST)
+            return self._leaf_query(filter, schema.by_name[filter.field], _QUERIED_TERMS)
         if isinstance(filter, Not):
-            inner = self._combined(filter.filter, schema)
-            return None if inner is None else _without(inner)
+            inner = self._combine(filter.filter, schema)
+            return None if inner is None else _negate(inner)
         if not isinstance(filter, And | Or):
             return None
-        parts = [self._combined(part, schema) for part in filter.filters]
+        parts = [self._combine(part, schema) for part in filter.filters]
         if any(part is None for part in parts):
             return None
         if not parts:
             return tantivy.Query.all_query() if isinstance(filter, And) else tantivy.Query.empty_query()
         return _boolean(tantivy.Occur.Must if isinstance(filter, And) else tantivy.Occur.Should, *parts)
 
-    def _leaf(self, leaf: Leaf, field: Field, most: int | None) -> Any | None:
+    def _leaf_query(self, leaf: Leaf, field: Field, limit: int | None) -> Any | None:
         column = self._columns.get(field.name)
         if column is None:
             return None
         takes_default = any(map(leaf.holds, field.meant((field.default,))))
         if isinstance(leaf, AnyOf) and field.kind == "str" and not takes_default:
             terms = list(dict.fromkeys(map(_term, leaf.values)))  # a text has one term: no need to look at all
-            return None if _OVERLONG in terms else self._any(column, terms, most)
+            return None if _OVERLONG in terms else self._any_of(column, terms, limit)
         values = self._values_of(column, field)
         if values is None:
             return None
         holds = _holds(leaf, field)
-        query = self._any(column, [term for term, value in values.items() if holds(value)], most)
+        query = self._any_of(column, [term for term, value in values.items() if holds(value)], limit)
         if not takes_default or query is None:
             return query
-        fitting = self._any(column, list(values), most)
-        return None if fitting is None else _either(query, _without(fitting))
+        fitting = self._any_of(column, list(values), limit)
+        return None if fitting is None else _any_query(query, _negate(fitting))
 
     def _values_of(self, column: TermColumn, field: Field) -> Mapping[str, Scalar] | None:
         """Return the values that fit a field, by their terms; None where there is one that is not known."""
@@ -119,27 +120,27 @@ class FieldTerms:
             self._values[field] = values
         return self._values[field]
 
-    def _any(self, column: TermColumn, terms: list[str], most: int | None) -> Any | None:
-        """Return a query for the nodes with one of these terms; None for more than `most`."""
-        if most is not None and len(terms) > most:
+    def _any_of(self, column: TermColumn, terms: list[str], limit: int | None) -> Any | None:
+        """Return a query for the nodes with one of these terms; None for more than `limit`."""
+        if limit is not None and len(terms) > limit:
             return None
         if not terms:
             return tantivy.Query.empty_query()
         name, terms = column.name, [column.prefix + term for term in terms]
-        if len(terms) > _EACH:
+        if len(terms) > _WALKED_TERMS:
             return tantivy.Query.term_set_query(self._schema, name, terms)
-        return _either(*(tantivy.Query.term_query(self._schema, name, term, "basic") for term in terms))
+        return _any_query(*(tantivy.Query.term_query(self._schema, name, term, "basic") for term in terms))
 
 
 def _holds(leaf: Leaf, field: Field) -> Callable[[Scalar], bool]:
     return set(leaf.values).__contains__ if isinstance(leaf, AnyOf) and field.kind != "time" else leaf.holds
 
 
-def _either(*queries: Any) -> Any:
+def _any_query(*queries: Any) -> Any:
     return queries[0] if len(queries) == 1 else _boolean(tantivy.Occur.Should, *queries)
 
 
-def _without(query: Any) -> Any:
+def _negate(query: Any) -> Any:
     occur = tantivy.Occur
     return tantivy.Query.boolean_query([(occur.Must, tantivy.Query.all_query()), (occur.MustNot, query)])
 

@@ -22,7 +22,7 @@ import tantivy
 
 from spolia.errors import StoreCorrupt
 from spolia.filters import Condition, Field, Leaf, Schema
-from spolia.stores.files import columns_in, gone, holds_lengths, shortened, tantivy_errors
+from spolia.stores.files import columns_in, count_deleted, holds_lengths, quick_index_damage, tantivy_errors
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.field_terms import FieldTerms, terms_of
 from spolia.stores.snapshot.hit_order import Ids, best_hits
@@ -45,28 +45,28 @@ FEW = 1_200
 Of 100,000 sentences, asking for 100 of them takes 0.5 CPU-ms, for 1,000 2 to 3, for 10,000 10; looking through the best
 2,000 takes 1.2, 5,000 1.8, and finds nothing where questions and filter have nothing to do with each other
 (benchmarks/filters.py)."""
-_RIGHTED = 10_000
+_CORRECTIONS_KEPT = 10_000
 """Terms whose weights are kept."""
 LISTED = 2_500
 """Allowed nodes up to which the index walks their own lists of one entry; above, it gathers them in a set first."""
 
 
 class Lexical:
-    """An opened index for any thread. `lengths` counts the terms of nodes, which earlier versions did not store."""
+    """Opened index for any thread. `lengths` counts the terms of nodes, which earlier versions did not store."""
 
     def __init__(
         self, folder: Path, analyzer: Analyzer, lengths: Callable[[Sequence[int]], Sequence[int]] | None = None
     ) -> None:
         self.folder, self.analyzer, self._lengths = folder, analyzer, lengths
-        self._listed: WeakKeyDictionary[Allowed, Any] = WeakKeyDictionary()  # a filter is asked many questions
-        self._righted: dict[str, float] = {}
+        self._node_queries: WeakKeyDictionary[Allowed, Any] = WeakKeyDictionary()  # a filter is asked many questions
+        self._corrections: dict[str, float] = {}
         if not folder.is_dir():
-            raise damaged(folder, "not there")
-        if shortened(folder):
-            raise damaged(folder, "not as it was written")
-        with _legible(folder):
-            self._schema, self._searcher = _searchable(folder)
-            self._gone = gone(folder)
+            raise damaged_error(folder, "not there")
+        if quick_index_damage(folder):
+            raise damaged_error(folder, "not as it was written")
+        with _reading_errors(folder):
+            self._schema, self._searcher = _open_searcher(folder)
+            self._gone = count_deleted(folder)
             self._columns = columns_in(folder)
 
     def search(
@@ -77,31 +77,31 @@ class Lexical:
         allowed: "Allowed | None" = None,
         *,
         filter: Any = None,
-        every: bool = False,
+        require_all: bool = False,
         ids: Ids | None = None,
-        late: bool = False,
+        defer_ties: bool = False,
     ) -> list[tuple[int, float]]:
-        """Keys and scores of the best nodes that share a term with the text.
+        """Return keys and scores of the best nodes that share a term with the text.
 
         Args:
             readable: the nodes that the asker may read, over which everything is counted; None for all.
             allowed: only these of them; None for all.
             filter: only what fulfils this query of `fields`, where neither of the others is given.
-            every: only nodes that hold every term, not just one of them.
+            require_all: only nodes that hold every term, not just one of them.
             ids: gives the ids of nodes, by which equal scores are ordered; by key without it.
-            late: as for `best_hits`.
+            defer_ties: as for `best_hits`.
         """
-        terms = self.analyzer.words(text) if every else self.analyzer.terms(text)
+        terms = self.analyzer.words(text) if require_all else self.analyzer.terms(text)
         if not terms or top_k <= 0 or (allowed is not None and not allowed.count):
             return []
-        with _legible(self.folder):
+        with _reading_errors(self.folder):
             if readable is not None and (readable.mask is not None or self._gone):
-                found = self._asker.search(terms, top_k, readable, allowed, every=every)
+                hits = self._asker.search(terms, top_k, readable, allowed, require_all=require_all)
             else:
-                query = self._query(terms, every)
-                query = query if filter is None else self._both(query, filter)
-                found = self._best(query, min(top_k, self._searcher.num_docs), allowed)
-        return best_hits(found, top_k, ids, late=late)
+                query = self._build_query(terms, require_all)
+                query = query if filter is None else self._require_both(query, filter)
+                hits = self._find_best(query, min(top_k, self._searcher.num_docs), allowed)
+        return best_hits(hits, top_k, ids, defer_ties=defer_ties)
 
     @cached_property
     def _fields(self) -> FieldTerms:
@@ -113,12 +113,12 @@ class Lexical:
         Raises `FilterError` as `Schema.check` does.
         """
         schema.check(filter)
-        with _legible(self.folder):
+        with _reading_errors(self.folder):
             return self._fields.query(filter, schema)
 
     def holders(self, leaf: Leaf, field: Field) -> list[int] | None:
         """Return the keys of the nodes that fulfil a condition on a field; None where the index cannot say."""
-        with _legible(self.folder):
+        with _reading_errors(self.folder):
             return self._fields.keys(leaf, field, KEY)
 
     @cached_property
@@ -128,98 +128,100 @@ class Lexical:
         lengths = None if holds_lengths(self.folder) else self._lengths
         return AskerBM25(self._searcher, self._schema, self._gone, lengths)
 
-    def _best(self, query: Any, top_k: int, allowed: "Allowed | None") -> list[tuple[int, float]]:
-        """The best hits, and all that score as the last of them."""
-        if allowed is not None and (narrowed := self._narrowed(query, allowed)) is not None:
-            query, allowed = narrowed, None
-        limit = top_k + _SPARE if allowed is None else _first(top_k, allowed)
+    def _find_best(self, query: Any, top_k: int, allowed: "Allowed | None") -> list[tuple[int, float]]:
+        """Return the best hits, and all that score as the last of them."""
+        if allowed is not None and (restricted := self._restrict(query, allowed)) is not None:
+            query, allowed = restricted, None
+        limit = top_k + _SPARE if allowed is None else _first_limit(top_k, allowed)
         while True:
+            # Filtering more hits would take longer than asking for the allowed nodes alone.
             if allowed is not None and limit > _bearable(allowed.count):
-                query, allowed, limit = self._of_these(query, allowed), None, top_k + _SPARE
-            hits, complete = self._hits(query, limit)
+                query, allowed, limit = self._query_of_nodes(query, allowed), None, top_k + _SPARE
+            hits, is_complete = self._search_hits(query, limit)
             keys = self._searcher.fast_field_values(KEY, [address for _, address in hits])
             places = range(len(keys)) if allowed is None else allowed.holds(keys).nonzero()[0].tolist()
-            found = [(keys[at], hits[at][0]) for at in places]
+            results = [(keys[place], hits[place][0]) for place in places]
             # tantivy breaks ties by its own document numbers: only a complete tie can be put in order.
-            if complete or (len(found) >= top_k and hits[-1][0] < found[top_k - 1][1]):
-                return found
+            if is_complete or (len(results) >= top_k and hits[-1][0] < results[top_k - 1][1]):
+                return results
             limit *= _GROWTH
 
-    def _hits(self, query: Any, limit: int) -> tuple[list[Any], bool]:
-        """The best hits, and whether these are all: what does not match at all has the score 0."""
+    def _search_hits(self, query: Any, limit: int) -> tuple[list[Any], bool]:
+        """Return the best hits, and whether these are all: what does not match at all has the score 0."""
         hits: list[Any] = self._searcher.search(query, limit, count=False).hits
         if hits and hits[-1][0] <= 0:
             return [hit for hit in hits if hit[0] > 0], True
         return hits, len(hits) < limit
 
-    def _narrowed(self, query: Any, allowed: "Allowed") -> Any:
-        """A query that only these nodes fulfil; None where filtering the hits is faster."""
+    def _restrict(self, query: Any, allowed: "Allowed") -> Any:
+        """Return a query that only these nodes fulfil; None where filtering the hits is faster."""
         if allowed.count <= FEW:
-            return self._of_these(query, allowed)
+            return self._query_of_nodes(query, allowed)
         if (runs := allowed.runs(RUNS)) is None:
             return None
         kind = tantivy.FieldType.Unsigned
-        return self._both(
+        return self._require_both(
             query, _any(tantivy.Query.range_query(self._schema, KEY, kind, first, last) for first, last in runs)
         )
 
-    def _of_these(self, query: Any, allowed: "Allowed") -> Any:
-        """These nodes, those that do not match with the score 0: tantivy goes through them and not through matches."""
+    def _query_of_nodes(self, query: Any, allowed: "Allowed") -> Any:
+        """Return a query of these nodes, those that do not match with the score 0: tantivy goes through them and not
+        through matches."""
         if allowed.count > LISTED:
-            return self._both(query, tantivy.Query.term_set_query(self._schema, KEY, _keys(allowed)))
-        these = self._listed.get(allowed)
-        if these is None:
-            each = (tantivy.Query.term_query(self._schema, KEY, key, "basic") for key in _keys(allowed))
-            these = self._listed[allowed] = tantivy.Query.const_score_query(_any(each), 0.0)
-        return tantivy.Query.boolean_query([(tantivy.Occur.Must, these), (tantivy.Occur.Should, query)])
+            return self._require_both(query, tantivy.Query.term_set_query(self._schema, KEY, _allowed_keys(allowed)))
+        nodes_query = self._node_queries.get(allowed)
+        if nodes_query is None:
+            key_queries = (tantivy.Query.term_query(self._schema, KEY, key, "basic") for key in _allowed_keys(allowed))
+            nodes_query = self._node_queries[allowed] = tantivy.Query.const_score_query(_any(key_queries), 0.0)
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, nodes_query), (tantivy.Occur.Should, query)])
 
-    def _query(self, terms: Sequence[str], every: bool) -> Any:
+    def _build_query(self, terms: Sequence[str], require_all: bool) -> Any:
         query, occur = tantivy.Query, tantivy.Occur
-        wanted, clauses = occur.Must if every else occur.Should, []
+        occurrence, clauses = occur.Must if require_all else occur.Should, []
         counts: dict[str, int] = {}
         for term in terms:  # a Counter takes longer than the rest
             counts[term] = counts.get(term, 0) + 1
         for term, count in counts.items():
-            clause, weight = query.term_query(self._schema, BODY, term, "freq"), count * self._right(term)
-            clauses.append((wanted, clause if weight == 1 else query.boost_query(clause, weight)))
+            clause, weight = query.term_query(self._schema, BODY, term, "freq"), count * self._idf_correction(term)
+            clauses.append((occurrence, clause if weight == 1 else query.boost_query(clause, weight)))
         return query.boolean_query(clauses)
 
-    def _right(self, term: str) -> float:
-        """What tantivy's idf of a term is to be multiplied by, as it counts nodes that are gone."""
+    def _idf_correction(self, term: str) -> float:
+        """Return the factor that corrects tantivy's idf of a term, which counts nodes that are deleted."""
         if not self._gone:
             return 1.0
-        if (found := self._righted.get(term)) is None:
-            if len(self._righted) >= _RIGHTED:
-                self._righted = {}
+        if (correction := self._corrections.get(term)) is None:
+            if len(self._corrections) >= _CORRECTIONS_KEPT:
+                self._corrections = {}
             query, nodes = tantivy.Query.term_query(self._schema, BODY, term, "freq"), self._searcher.num_docs
-            there, held = self._searcher.search(query, 1).count or 0, self._searcher.doc_freq(BODY, term)
-            found = self._righted[term] = _idf(nodes, there) / _idf(nodes + self._gone, held)
-        return found
+            live, indexed = self._searcher.search(query, 1).count or 0, self._searcher.doc_freq(BODY, term)
+            correction = self._corrections[term] = _idf(nodes, live) / _idf(nodes + self._gone, indexed)
+        return correction
 
-    def _both(self, matching: Any, counting: Any) -> Any:
-        """What matches and counts as well, with the scores of matching."""
+    def _require_both(self, matching: Any, condition: Any) -> Any:
+        """Return a query of what fulfils both, with the scores of `matching`."""
         occur = tantivy.Occur
-        unscored = tantivy.Query.const_score_query(counting, 0.0)
+        unscored = tantivy.Query.const_score_query(condition, 0.0)
         return tantivy.Query.boolean_query([(occur.Must, matching), (occur.Must, unscored)])
 
-    def unlike(self, nodes: Iterable[tuple[int, str, *tuple[str, ...]]]) -> list[int]:
-        """Of nodes, as they are given to `freeze`, the keys of those that lack a term of their text or metadata."""
-        occur, found = tantivy.Occur, []
-        with _legible(self.folder):
+    def find_differing(self, nodes: Iterable[tuple[int, str, *tuple[str, ...]]]) -> list[int]:
+        """Return the keys of nodes, as they are given to `freeze`, that lack a term of their text or metadata."""
+        occur, differing = tantivy.Occur, []
+        with _reading_errors(self.folder):
             for key, text, *metadata in nodes:
                 terms = dict.fromkeys(self.analyzer.terms(text))
-                wanted: list[tuple[str, str | int]] = [(BODY, term) for term in terms] + [(KEY, key)]
-                wanted += terms_of(metadata, self._columns)
+                expected: list[tuple[str, str | int]] = [(BODY, term) for term in terms] + [(KEY, key)]
+                expected += terms_of(metadata, self._columns)
                 clauses = [
                     (occur.Must, tantivy.Query.term_query(self._schema, field, value, "basic"))
-                    for field, value in wanted
+                    for field, value in expected
                 ]
                 if not self._searcher.search(tantivy.Query.boolean_query(clauses), 1).count:
-                    found.append(key)
-        return found
+                    differing.append(key)
+        return differing
 
     def keys(self) -> list[int]:
-        with _legible(self.folder):
+        with _reading_errors(self.folder):
             count = self._searcher.num_docs
             if not count:
                 return []
@@ -231,51 +233,51 @@ def _idf(nodes: int, holding: int) -> float:
     return log1p((nodes - holding + 0.5) / (holding + 0.5))
 
 
-def _keys(allowed: "Allowed") -> list[int]:
-    found: list[int] = allowed.keys[allowed.positions()].tolist()
-    return found
+def _allowed_keys(allowed: "Allowed") -> list[int]:
+    keys: list[int] = allowed.keys[allowed.positions()].tolist()
+    return keys
 
 
 def _any(queries: Iterable[Any]) -> Any:
     return tantivy.Query.boolean_query([(tantivy.Occur.Should, query) for query in queries])
 
 
-def _first(top_k: int, allowed: "Allowed") -> int:
-    """Hits that hold enough of the allowed nodes if those are spread evenly."""
+def _first_limit(top_k: int, allowed: "Allowed") -> int:
+    """Return how many hits hold enough of the allowed nodes if those are spread evenly."""
     return max(top_k + _SPARE + 2 * top_k * len(allowed.keys) // allowed.count, _FIRST)
 
 
 def _bearable(count: int) -> int:
-    """Hits that can be filtered in the time that a query for this many nodes alone would take."""
+    """Return how many hits can be filtered in the time that a query for this many nodes alone would take."""
     return 3_000 + 2 * count
 
 
-def _searchable(folder: Path) -> tuple[Any, Any]:
-    """Schema and searcher; by way of links in a temporary folder where tantivy may not make its lock file."""
+def _open_searcher(folder: Path) -> tuple[Any, Any]:
+    """Return schema and searcher; by way of links in a temporary folder where tantivy may not make its lock file."""
     if os.access(folder, os.W_OK):
-        return _opened(str(folder))
+        return _open_index(str(folder))
     with tempfile.TemporaryDirectory(prefix="spolia-") as linked:
         for name in os.listdir(folder):
             if name in COPIED:
                 shutil.copyfile(folder / name, os.path.join(linked, name))
             elif not name.endswith(".lock"):
                 os.symlink((folder / name).absolute(), os.path.join(linked, name))
-        return _opened(linked)
+        return _open_index(linked)
 
 
-def _opened(folder: str) -> tuple[Any, Any]:
+def _open_index(folder: str) -> tuple[Any, Any]:
     index = tantivy.Index.open(folder)
     index.config_reader("manual")
     return index.schema, index.searcher()
 
 
-def _legible(folder: Path) -> AbstractContextManager[None]:
-    """Say that an index is damaged when tantivy cannot read it."""
-    return tantivy_errors(lambda error: damaged(folder, f"damaged: {error}"))
+def _reading_errors(folder: Path) -> AbstractContextManager[None]:
+    """Raise StoreCorrupt when tantivy cannot read an index."""
+    return tantivy_errors(lambda error: damaged_error(folder, f"damaged: {error}"))
 
 
-def damaged(folder: Path, why: str) -> StoreCorrupt:
+def damaged_error(folder: Path, damage: str) -> StoreCorrupt:
     return StoreCorrupt(
-        f"The lexical index {folder} is {why}. It is derived: write spolia repair --store STORE, or "
+        f"The lexical index {folder} is {damage}. It is derived: write spolia repair --store STORE, or "
         "writer.repair(), to have it built again from corpus.db."
     )

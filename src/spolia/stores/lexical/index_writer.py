@@ -13,18 +13,18 @@ import tantivy
 
 from spolia.private_files import file_mode, make_folder, touch, write_text
 from spolia.stores.backends.rows import in_batches
-from spolia.stores.backends.sqlite.connection import problem_with
+from spolia.stores.backends.sqlite.connection import translate_sqlite_error
 from spolia.stores.files import (
     CHECKSUMS,
     MERGED,
     TermColumn,
     checksum,
     checksum_of_file,
-    checksums,
     column_of,
     columns_in,
     fail_point,
     fsync,
+    read_checksums,
     small_segments,
     tantivy_errors,
 )
@@ -38,7 +38,7 @@ _DELETED_AT_ONCE = 1_000
 _ADDED_AT_ONCE = 1_000_000
 """Characters that are analysed before tantivy's thread gets them, which otherwise sleeps and wakes for each node."""
 
-Added = tuple[int, str, *tuple[str, ...]]
+IndexedNode = tuple[int, str, *tuple[str, ...]]
 """Key and indexed text of a node, and packed metadata: of its document, and its own."""
 
 
@@ -46,10 +46,10 @@ def freeze(
     target: Path,
     base: Path | None,
     dead: Iterable[int],
-    added: Iterable[Added],
+    added: Iterable[IndexedNode],
     analyzer: Analyzer,
     doing: str = "indexed",
-    moved: Iterable[Added] = (),
+    moved_nodes: Iterable[IndexedNode] = (),
     fields: Iterable[str] = (),
 ) -> None:
     """Make the durable index `target` from `base` or from nothing; to move nodes makes tantivy merge segments.
@@ -60,13 +60,14 @@ def freeze(
     _remove(folder)
     make_folder(folder.parent)
     try:
-        with tantivy_errors(lambda error: problem_with(target.parents[2], doing, error)):
+        with tantivy_errors(lambda error: translate_sqlite_error(target.parents[2], doing, error)):
             shared = _clone(base, folder)
             if base is None:
                 tantivy.Index(_schema(fields), str(folder))
-            _write(folder, base is not None, dead, added, analyzer, moved)
+            _write(folder, base is not None, dead, added, analyzer, moved_nodes)
             _seal(folder, shared, base)
             fail_point("lexical.rename")
+            # A folder gets its name last: what a killed writer leaves is no index.
             os.rename(folder, target)
             fail_point("lexical.fsync_folder")
             fsync(target.parent)
@@ -102,7 +103,12 @@ def _link(source: str, target: str) -> bool:
 
 
 def _write(
-    folder: Path, exists: bool, dead: Iterable[int], added: Iterable[Added], analyzer: Analyzer, moved: Iterable[Added]
+    folder: Path,
+    exists: bool,
+    dead: Iterable[int],
+    added: Iterable[IndexedNode],
+    analyzer: Analyzer,
+    moved_nodes: Iterable[IndexedNode],
 ) -> None:
     index, columns = tantivy.Index.open(str(folder)), columns_in(folder)
     # One thread: the processor is shared, and one segment for each publication is cheaper to search.
@@ -110,13 +116,13 @@ def _write(
     for keys in in_batches(dead, _DELETED_AT_ONCE):
         # By query: a term of an unsigned field given to delete_documents_by_term deletes nothing in tantivy-py 0.27.
         writer.delete_documents_by_query(tantivy.Query.term_set_query(index.schema, KEY, keys))
-    for some in _in_bursts(added, analyzer, columns):
-        for document in some:
+    for burst in _in_bursts(added, analyzer, columns):
+        for document in burst:
             writer.add_document(document)
     fail_point("lexical.write")
     writer.commit()
-    if moved:
-        documents = ((node[0], _document(node, analyzer, columns)) for node in moved)
+    if moved_nodes:
+        documents = ((node[0], _document(node, analyzer, columns)) for node in moved_nodes)
         _merge(writer, index.schema, folder, documents)
     fail_point("lexical.commit")
     writer.wait_merging_threads()
@@ -136,18 +142,20 @@ def _merge(writer: Any, schema: Any, folder: Path, moved: Iterable[tuple[int, An
             break
 
 
-def _in_bursts(added: Iterable[Added], analyzer: Analyzer, columns: Mapping[str, TermColumn]) -> Iterator[list[Any]]:
-    some, characters = list[Any](), 0
+def _in_bursts(
+    added: Iterable[IndexedNode], analyzer: Analyzer, columns: Mapping[str, TermColumn]
+) -> Iterator[list[Any]]:
+    burst, characters = list[Any](), 0
     for node in added:
-        some.append(_document(node, analyzer, columns))
+        burst.append(_document(node, analyzer, columns))
         characters += 1 + len(node[1])
         if characters >= _ADDED_AT_ONCE:
-            yield some
-            some, characters = [], 0
-    yield some
+            yield burst
+            burst, characters = [], 0
+    yield burst
 
 
-def _document(node: Added, analyzer: Analyzer, columns: Mapping[str, TermColumn]) -> Any:
+def _document(node: IndexedNode, analyzer: Analyzer, columns: Mapping[str, TermColumn]) -> Any:
     key, text, *metadata = node
     document, terms = tantivy.Document(), analyzer.term_text(text)
     document.add_unsigned(KEY, key)
@@ -175,8 +183,8 @@ READING_LOCK = ".tantivy-meta.lock"
 
 
 def _seal(folder: Path, shared: frozenset[str], base: Path | None) -> None:
-    """Write down the checksums, and make everything durable with the store's permissions."""
-    known = checksums(base) if base is not None else {}
+    """Write the checksums, and make everything durable with the store's permissions."""
+    base_sums = read_checksums(base) if base is not None else {}
     sums: dict[str, list[Any]] = {}
     mode = file_mode(folder)
     for name in sorted(os.listdir(folder)):
@@ -184,7 +192,7 @@ def _seal(folder: Path, shared: frozenset[str], base: Path | None) -> None:
         if name.endswith(".lock"):
             os.unlink(path)
         elif name in shared:
-            sums[name] = known[name] if name in known else checksum(path)
+            sums[name] = base_sums[name] if name in base_sums else checksum(path)
         else:
             sums[name] = _finish(path, mode)
     touch(folder / READING_LOCK)

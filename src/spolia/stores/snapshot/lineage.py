@@ -1,4 +1,5 @@
-"""The nodes that nodes were made from, and those made from them: one by one, and for whole groups without texts."""
+"""Lineage of nodes: those that nodes were made from, and those made from them, one by one, and for whole groups without
+texts."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -7,13 +8,13 @@ from typing import NamedTuple
 
 from spolia.errors import GroupError
 from spolia.stores.backends import sql
-from spolia.stores.definition import DOCUMENT, whole
+from spolia.stores.definition import DOCUMENT, document_node
 from spolia.stores.snapshot.snapshot import PUBLIC, Snapshot
 from spolia.types import Filter, Node
 
 
 class LineageRow(NamedTuple):
-    """What the backend says of a node, but for what it says itself. `document`: the document's key."""
+    """Row of a node in the backend, without its text. `document`: the document's key."""
 
     key: int
     id: str
@@ -24,33 +25,33 @@ class LineageRow(NamedTuple):
 
 
 def rows_of(snapshot: Snapshot, group: str, access: frozenset[str] | None = None) -> Iterator[LineageRow]:
-    """All live nodes of a group, by key; of those only that these principals may read, unless it is None."""
+    """Yield all live nodes of a group, by key; only those that these principals may read, unless `access` is None."""
     snapshot.manifest(group)
     values = {"grp": group, "at": snapshot.generation}
-    rows = (LineageRow(*row) for row in snapshot.opened.each(sql.LINEAGE, values))
+    rows = (LineageRow(*row) for row in snapshot.open_store.stream_rows(sql.LINEAGE, values))
     readable = None if access is None else snapshot.allowed(group, access).mask
     return rows if readable is None else compress(rows, readable.tolist())
 
 
 class AncestorPath:
-    """The way from the nodes of a group to their ancestors in a group above, or to themselves."""
+    """Path from the nodes of a group to their ancestors in a group above, or to themselves."""
 
-    def __init__(self, snapshot: Snapshot, group: str, to: str) -> None:
-        above = snapshot.above(group)
-        if to not in above:
+    def __init__(self, snapshot: Snapshot, group: str, target: str) -> None:
+        lineage = snapshot.lineage_of(group)
+        if target not in lineage:
             raise GroupError(
-                f"Group {group!r} is not made from {to!r}; above it there are: {', '.join(above[1:])}. "
+                f"Group {group!r} is not made from {target!r}; above it there are: {', '.join(lineage[1:])}. "
                 "Write one of these."
             )
-        self._to, self._stays = to, to == group
-        between = () if to == DOCUMENT else above[1 : above.index(to)]
-        self._parents = [{row.id: row.parent for row in rows_of(snapshot, name)} for name in between]
+        self._target, self._is_own_group = target, target == group
+        groups_between = () if target == DOCUMENT else lineage[1 : lineage.index(target)]
+        self._parents = [{row.id: row.parent for row in rows_of(snapshot, name)} for name in groups_between]
 
-    def of(self, row: LineageRow) -> object:
-        """What tells the ancestor apart: its id, of documents their key."""
-        if self._to == DOCUMENT:
+    def ancestor_id(self, row: LineageRow) -> object:
+        """Return what tells the ancestor apart: its id, of documents their key."""
+        if self._target == DOCUMENT:
             return row.document
-        if self._stays:
+        if self._is_own_group:
             return row.id
         id = row.parent
         for parents in self._parents:
@@ -59,75 +60,82 @@ class AncestorPath:
 
 
 def parents(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str] = PUBLIC) -> dict[str, Node]:
-    """The nodes that these were made from, by id; a whole document is a node of group `document`."""
-    wanted = [node.parent for node in nodes if node.parent]
-    found = snapshot.nodes_of_ids(wanted, access)
-    for id in dict.fromkeys(wanted):
-        if id not in found and (document := snapshot.find_document(id, access)) is not None:
-            found[id] = whole(document)
-    return found
+    """Return the nodes that these were made from, by id; a whole document is a node of group `document`."""
+    ids = [node.parent for node in nodes if node.parent]
+    parents_by_id = snapshot.nodes_of_ids(ids, access)
+    for id in dict.fromkeys(ids):
+        # Nodes made from whole documents name the document, also where group `document` is not built.
+        if id not in parents_by_id and (document := snapshot.find_document(id, access)) is not None:
+            parents_by_id[id] = document_node(document)
+    return parents_by_id
 
 
 def children(snapshot: Snapshot, ids: Sequence[str], group: str, access: frozenset[str] = PUBLIC) -> list[Node]:
-    """The nodes of a group that were made from these nodes, in the order of `ids`, then of the text."""
+    """Return the nodes of a group that were made from these nodes, in the order of `ids`, then of the text."""
     snapshot.manifest(group)
     values = {"ids": json.dumps(list(ids)), "grp": group, "at": snapshot.generation}
-    return snapshot.readable_of(snapshot.opened.rows(sql.CHILDREN, values), access)
+    return snapshot.read_rows(snapshot.open_store.rows(sql.CHILDREN, values), access)
 
 
 def ancestors(
     snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str] = PUBLIC
 ) -> list[Node | None]:
-    """For each node its ancestor in a group above its own, itself if it is of that group; None if not readable."""
-    at: dict[int, Node] = dict(enumerate(nodes))
-    while open_ := {row: node for row, node in at.items() if node.group != group}:
-        found = parents(snapshot, list(open_.values()), access)
-        for row, node in open_.items():
-            if (parent := found.get(node.parent)) is None:
-                del at[row]
+    """Return for each node its ancestor in a group above its own, itself if it is of that group; None if not readable."""
+    current: dict[int, Node] = dict(enumerate(nodes))
+    while pending := {row: node for row, node in current.items() if node.group != group}:
+        parents_by_id = parents(snapshot, list(pending.values()), access)
+        for row, node in pending.items():
+            if (parent := parents_by_id.get(node.parent)) is None:
+                del current[row]
             else:
-                at[row] = parent
-    return [at.get(row) for row in range(len(nodes))]
+                current[row] = parent
+    return [current.get(row) for row in range(len(nodes))]
 
 
 def descendants(
     snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str] = PUBLIC
 ) -> list[list[Node]]:
-    """For each node those of a group below its own that were made from it, in order; itself if of that group."""
-    within: list[list[Node]] = [[node] for node in nodes]
-    way = list(snapshot.above(group))
-    for below in reversed(way[: way.index(nodes[0].group)] if nodes else ()):
-        ids = dict.fromkeys(node.id for row in within for node in row)
-        made: dict[str, list[Node]] = {}
-        for child in children(snapshot, list(ids), below, access):
-            made.setdefault(child.parent, []).append(child)
-        within = [[child for node in row for child in made.get(node.id, ())] for row in within]
-    return within
+    """Return for each node those of a group below its own that were made from it, in order; itself if of that group."""
+    results: list[list[Node]] = [[node] for node in nodes]
+    lineage = list(snapshot.lineage_of(group))
+    for level in reversed(lineage[: lineage.index(nodes[0].group)] if nodes else ()):
+        ids = dict.fromkeys(node.id for row in results for node in row)
+        by_parent: dict[str, list[Node]] = {}
+        for child in children(snapshot, list(ids), level, access):
+            by_parent.setdefault(child.parent, []).append(child)
+        results = [[child for node in row for child in by_parent.get(node.id, ())] for row in results]
+    return results
 
 
-def by_lineage(snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[list[Node]]:
-    """For each node those of a group that share its nearest readable common ancestor, in order of the text."""
+def related_by_lineage(
+    snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str]
+) -> list[list[Node]]:
+    """Return for each node those of a group that share its nearest readable common ancestor, in order of the text."""
     rows: dict[str, list[int]] = {}
     for row, node in enumerate(nodes):
         rows.setdefault(node.group, []).append(row)
-    found: list[list[Node]] = [[] for _ in nodes]
-    for some in rows.values():
-        for row, related in zip(some, _of_one_group(snapshot, [nodes[r] for r in some], group, access), strict=True):
-            found[row] = related
-    return found
+    results: list[list[Node]] = [[] for _ in nodes]
+    for numbers in rows.values():
+        for row, related in zip(
+            numbers, _related_in_group(snapshot, [nodes[r] for r in numbers], group, access), strict=True
+        ):
+            results[row] = related
+    return results
 
 
-def _of_one_group(snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[list[Node]]:
-    target = snapshot.above(group)
-    common = next(name for name in snapshot.above(nodes[0].group) if name in target)
-    above = ancestors(snapshot, nodes, common, access)
-    distinct = {node.id: node for node in above if node is not None}
-    below = dict(zip(distinct, descendants(snapshot, list(distinct.values()), group, access), strict=True))
-    return [below[node.id] if node is not None else [] for node in above]
+def _related_in_group(
+    snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str]
+) -> list[list[Node]]:
+    target = snapshot.lineage_of(group)
+    common = next(name for name in snapshot.lineage_of(nodes[0].group) if name in target)
+    common_ancestors = ancestors(snapshot, nodes, common, access)
+    distinct = {node.id: node for node in common_ancestors if node is not None}
+    by_ancestor = dict(zip(distinct, descendants(snapshot, list(distinct.values()), group, access), strict=True))
+    return [by_ancestor[node.id] if node is not None else [] for node in common_ancestors]
 
 
-def by_place(snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[list[Node]]:
-    """For each node those of a group whose stretches of the same document overlap its own, in order of the text."""
+def related_by_place(snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[list[Node]]:
+    """Return for each node those of a group whose stretches of the same document overlap its own, in order of the text."""
     return [_overlapping(snapshot, node, group, access) for node in nodes]
 
 
@@ -137,25 +145,27 @@ def _overlapping(snapshot: Snapshot, node: Node, group: str, access: frozenset[s
     if group == DOCUMENT:
         return list(parents(snapshot, [node.but(parent=node.document)], access).values())
     snapshot.manifest(group)
-    where = {"document": node.document, "grp": group, "start": node.span.start, "end": node.span.end}
-    return snapshot.readable_of(snapshot.opened.rows(sql.OVERLAPPING, where | {"at": snapshot.generation}), access)
+    values = {"document": node.document, "grp": group, "start": node.span.start, "end": node.span.end}
+    return snapshot.read_rows(snapshot.open_store.rows(sql.OVERLAPPING, values | {"at": snapshot.generation}), access)
 
 
-def passing(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], filter: Filter | None) -> list[Node]:
+def filter_nodes(
+    snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], filter: Filter | None
+) -> list[Node]:
     if filter is None:
         return list(nodes)
-    kept: set[str] = set()
+    ids: set[str] = set()
     for group in dict.fromkeys(node.group for node in nodes):
-        kept |= _passing(snapshot, [node for node in nodes if node.group == group], access, filter)
-    return [node for node in nodes if node.id in kept]
+        ids |= _passing_ids(snapshot, [node for node in nodes if node.group == group], access, filter)
+    return [node for node in nodes if node.id in ids]
 
 
-def _passing(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], filter: Filter) -> set[str]:
-    """Ids of those nodes of one group that pass; whole documents are looked up as what they are."""
+def _passing_ids(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], filter: Filter) -> set[str]:
+    """Return the ids of those nodes of one group that pass; whole documents are looked up as what they are."""
     ids = [node.id for node in nodes]
     if all(node.group == DOCUMENT and node.id == node.document for node in nodes):
-        wanted = {"ids": json.dumps(ids), "at": snapshot.generation}
-        keys = dict(snapshot.opened.rows(sql.WHOLE_KEYS_OF_IDS, wanted))
+        values = {"ids": json.dumps(ids), "at": snapshot.generation}
+        keys = dict(snapshot.open_store.rows(sql.WHOLE_KEYS_OF_IDS, values))
         allowed = snapshot.open.records(None).allowed(None, filter)
     else:
         keys = snapshot.keys_of(ids)

@@ -25,14 +25,14 @@ from spolia.stores.backends.rows import (
     document_of,
     hash_of,
     id_of,
+    list_some,
     node_of,
     read_schema,
-    some_of,
 )
 from spolia.stores.definition import DOCUMENT, MAIN
-from spolia.stores.files import translated
-from spolia.stores.integrity import problems
-from spolia.stores.manifest import BUILT_IN, Manifest, of
+from spolia.stores.files import store_errors
+from spolia.stores.integrity import find_problems
+from spolia.stores.manifest import BUILT_IN, Manifest, manifest_from_dict
 from spolia.stores.open_store import OpenIndexes, OpenStore
 from spolia.types import NO_BOXES, Box, Boxes, Document, Filter, Hit, LateHits, Node, Span, Value
 from spolia.types.value import maker
@@ -55,7 +55,7 @@ PUBLIC: frozenset[str] = frozenset()
 
 @dataclass(frozen=True)
 class Stats(Value):
-    """How much a store holds: sources by status, nodes by group, vectors by embedder with those of removed nodes."""
+    """Sizes of a store: sources by status, nodes by group, vectors by embedder with those of removed nodes."""
 
     generation: int
     documents: int
@@ -75,20 +75,23 @@ class Snapshot:
 
     def __init__(
         self,
-        opened: OpenStore,
+        open_store: OpenStore,
         published: tuple[int, str, str, str, str],
         lease: Lease | None = None,
-        before: Snapshot | None = None,
+        previous: Snapshot | None = None,
     ) -> None:
-        self.opened = opened
+        self.open_store = open_store
         self.generation, id, indexes, fields, manifests = published
         self.version = StoreVersion(self.generation, id)
-        self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
-        self.manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
+        self.indexes: dict[str, tuple[int, int]] = {
+            name: (generation, key) for name, (generation, key) in json.loads(indexes).items()
+        }
+        self.manifests = {manifest["group"]: manifest_from_dict(manifest) for manifest in json.loads(manifests)}
         self.schema = read_schema(fields)
-        self.readers = opened.shared("reader lists", ReaderLists)
-        self.readers.take_in(opened)
-        self.rights = Rights(opened, self.version, self.readers)
+        self.readers = open_store.share("reader lists", ReaderLists)
+        # Lists are only added, so those of this generation are among the ones read now.
+        self.readers.load_new(open_store)
+        self.rights = Rights(open_store, self.version, self.readers)
         self._nodes: dict[int, tuple[int, Node]] = {}
         self._kept_bytes = 0
         self._keys: dict[str, int] = {}
@@ -98,171 +101,178 @@ class Snapshot:
         self._derived: dict[frozenset[int] | None, dict[object, Any]] = {}
         # without a lease on the earlier one, rows may be gone that have died since
         self.open: OpenIndexes = OpenIndexes(
-            self, before.open if before is not None and before._lease is not None else None
+            self, previous.open if previous is not None and previous._lease is not None else None
         )
 
     @property
     def fingerprint(self) -> str:
-        """Identifies what may be read here; changes with each publication, and when reader lists change."""
-        since = self.rights.changed_at
-        return f"{self.opened.uuid}@{self.version}" + (f"+{since}" if since else "")
+        """Identify what may be read here; changes with each publication, and when reader lists change."""
+        changed_version = self.rights.changed_at
+        return f"{self.open_store.uuid}@{self.version}" + (f"+{changed_version}" if changed_version else "")
 
     # Nodes.
 
     def nodes(self, keys: Iterable[int], access: frozenset[str] = PUBLIC) -> list[Node]:
-        """The nodes of these keys in this order; those that may not be read are left out."""
+        """Return the nodes of these keys in this order; those that may not be read are left out."""
         return [node for _, node in self._readable(list(keys), self.rights.asker(access))]
 
-    def hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> tuple[Hit, ...]:
-        scores = dict(found)
+    def hits(self, ranking: Iterable[tuple[int, float]], access: frozenset[str]) -> tuple[Hit, ...]:
+        scores = dict(ranking)
         return tuple(
             _hit(node, scores[key], (), ()) for key, node in self._readable(list(scores), self.rights.asker(access))
         )
 
-    def late_hits(self, found: Sequence[tuple[int, float]], access: frozenset[str]) -> LateHits:
-        """Hits whose nodes are fetched when they are needed."""
-        keys, scores = zip(*found, strict=True) if found else ((), ())
-        return LateHits(keys, scores, _Fetch(self, access))
+    def late_hits(self, ranking: Sequence[tuple[int, float]], access: frozenset[str]) -> LateHits:
+        """Return hits whose nodes are fetched when they are needed."""
+        keys, scores = zip(*ranking, strict=True) if ranking else ((), ())
+        return LateHits(keys, scores, _NodeFetcher(self, access))
 
     def ids(self, keys: Sequence[int]) -> dict[int, str]:
-        known = self._nodes
-        found = {key: known[key][1].id for key in keys if key in known}
-        if len(found) < len(keys):
-            others = json.dumps([key for key in keys if key not in found])
-            found |= map(id_of, self.opened.rows(sql.IDS_OF_KEYS, {"keys": others}))
-        return found
+        cached = self._nodes
+        ids_by_key = {key: cached[key][1].id for key in keys if key in cached}
+        if len(ids_by_key) < len(keys):
+            missing = json.dumps([key for key in keys if key not in ids_by_key])
+            ids_by_key |= map(id_of, self.open_store.rows(sql.IDS_OF_KEYS, {"keys": missing}))
+        return ids_by_key
 
     def node(self, id: str, access: frozenset[str] = PUBLIC) -> Node:
-        row = self.opened.row(sql.NODE_KEY, {"id": id, "at": self.generation})
-        found = self.nodes([row[0]], access) if row else []
-        if not found:
+        row = self.open_store.row(sql.NODE_KEY, {"id": id, "at": self.generation})
+        nodes = self.nodes([row[0]], access) if row else []
+        if not nodes:
             raise StoreError(
-                f"There is no readable node {id!r} in generation {self.generation} of {self.opened.store}. "
+                f"There is no readable node {id!r} in generation {self.generation} of {self.open_store.store}. "
                 "Write the id of a node from a search, and search and read as the same principal."
             )
-        return found[0]
+        return nodes[0]
 
     def nodes_of_ids(self, ids: Sequence[str], access: frozenset[str] = PUBLIC) -> dict[str, Node]:
         return {node.id: node for node in self.nodes(self.keys_of(ids).values(), access)}
 
     def keys_of(self, ids: Iterable[str]) -> dict[str, int]:
-        """The keys of nodes by their ids, regardless of access; unknown ids are left out."""
-        known, wanted = self._keys, list(dict.fromkeys(ids))
-        found = {id: known[id] for id in wanted if id in known}
-        if len(found) == len(wanted):
-            return found
-        others = json.dumps([id for id in wanted if id not in found])
-        found |= self.opened.rows(sql.KEYS_OF_IDS, {"ids": others, "at": self.generation})
-        return {id: found[id] for id in wanted if id in found}
+        """Return the keys of nodes by their ids, regardless of access; unknown ids are left out."""
+        cached, distinct = self._keys, list(dict.fromkeys(ids))
+        keys_by_id = {id: cached[id] for id in distinct if id in cached}
+        if len(keys_by_id) == len(distinct):
+            return keys_by_id
+        missing = json.dumps([id for id in distinct if id not in keys_by_id])
+        keys_by_id |= self.open_store.rows(sql.KEYS_OF_IDS, {"ids": missing, "at": self.generation})
+        return {id: keys_by_id[id] for id in distinct if id in keys_by_id}
 
-    def numbered(self, document: str, group: str, first: int, last: int, access: frozenset[str] = PUBLIC) -> list[Node]:
-        """The nodes of a document in a group whose `number` is in [first, last], in order."""
+    def numbered_nodes(
+        self, document: str, group: str, first: int, last: int, access: frozenset[str] = PUBLIC
+    ) -> list[Node]:
+        """Return the nodes of a document in a group whose `number` is in [first, last], in order."""
         self.manifest(group)
         values = {"document": document, "grp": group, "first": first, "last": last, "at": self.generation}
-        return self.readable_of(self.opened.rows(sql.NUMBERED, values), access)
+        return self.read_rows(self.open_store.rows(sql.NUMBERED, values), access)
 
-    def above(self, group: str) -> tuple[str, ...]:
-        """A group and the groups that it was made from, up to the documents."""
-        found = [group]
-        while found[-1] != DOCUMENT:
-            found.append(self.manifest(found[-1]).parent)
-        return tuple(found)
+    def lineage_of(self, group: str) -> tuple[str, ...]:
+        """Return a group and the groups that it was made from, up to the documents."""
+        lineage = [group]
+        while lineage[-1] != DOCUMENT:
+            lineage.append(self.manifest(lineage[-1]).parent)
+        return tuple(lineage)
 
-    def readable_of(self, rows: Sequence[Any], access: frozenset[str] = PUBLIC) -> list[Node]:
-        who, lists = self.rights.asker(access), self.readers.lists
-        return [node_of(row, lists) for row in rows if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE])]
+    def read_rows(self, rows: Sequence[Any], access: frozenset[str] = PUBLIC) -> list[Node]:
+        asker, lists = self.rights.asker(access), self.readers.lists
+        return [node_of(row, lists) for row in rows if asker.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE])]
 
     def document(self, id: str, access: frozenset[str] = PUBLIC) -> Document:
-        found = self.find_document(id, access)
-        if found is None:
+        document = self.find_document(id, access)
+        if document is None:
             raise self._not_readable(id)
-        return found
+        return document
 
     def _not_readable(self, document: str) -> StoreError:
         return StoreError(
-            f"There is no readable document {document!r} in generation {self.generation} of {self.opened.store}. "
+            f"There is no readable document {document!r} in generation {self.generation} of {self.open_store.store}. "
             "Write the document of a node from a search, and search and read as the same principal."
         )
 
     def find_document(self, id: str, access: frozenset[str] = PUBLIC) -> Document | None:
-        row = self.opened.row(sql.DOCUMENT, {"id": id, "at": self.generation})
+        row = self.open_store.row(sql.DOCUMENT, {"id": id, "at": self.generation})
         if row is None or not self.rights.asker(access).may_read(id, row[AUDIENCE_OF_DOCUMENT]):
             return None
         return document_of(row, self.readers.lists)
 
     def image(self, document: str, hash: str, access: frozenset[str] = PUBLIC) -> bytes:
-        """A picture of a document, by the hash that a region names; StoreError if none is readable."""
-        row = self.opened.row(sql.IMAGE, {"id": document, "hash": hash, "at": self.generation})
+        """Return a picture of a document, by the hash that a region names; raise StoreError if none is readable."""
+        row = self.open_store.row(sql.IMAGE, {"id": document, "hash": hash, "at": self.generation})
         if row is None or not self.rights.asker(access).may_read(document, row[1]):
             raise StoreError(
                 f"There is no readable picture {hash!r} of document {document!r} in generation {self.generation} of "
-                f"{self.opened.store}. Write the image of one of document(...).regions."
+                f"{self.open_store.store}. Write the image of one of document(...).regions."
             )
         return bytes(row[0])
 
     def boxes(self, document: str, span: Span, access: frozenset[str] = PUBLIC) -> tuple[Box, ...]:
-        """Where a stretch of a document stands on its pages, line by line; nothing where its format has no places."""
-        row = self.opened.row(sql.BOXES, {"id": document, "at": self.generation})  # without the text, for each citation
+        """Return where a stretch of a document stands on its pages, line by line; empty where its format has no places."""
+        row = self.open_store.row(
+            sql.BOXES, {"id": document, "at": self.generation}
+        )  # without the text, for each citation
         if row is None or not self.rights.asker(access).may_read(document, row[1]):
             raise self._not_readable(document)
         return (Boxes(row[0]) if row[0] else NO_BOXES).within(span.start, span.end)
 
     def documents(self, access: frozenset[str] = PUBLIC) -> Iterator[Document]:
-        who = self.rights.asker(access)
-        for row in self.opened.each(sql.DOCUMENTS, {"at": self.generation}):
-            if who.may_read(row[0], row[AUDIENCE_OF_DOCUMENT]):
+        asker = self.rights.asker(access)
+        for row in self.open_store.stream_rows(sql.DOCUMENTS, {"at": self.generation}):
+            if asker.may_read(row[0], row[AUDIENCE_OF_DOCUMENT]):
                 yield document_of(row, self.readers.lists)
 
     def all_nodes(self, group: str, access: frozenset[str] = PUBLIC) -> Iterator[Node]:
-        who = self.rights.asker(access)
-        for row in self.opened.each(sql.NODES, {"grp": group, "at": self.generation}):
-            if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE]):
+        asker = self.rights.asker(access)
+        for row in self.open_store.stream_rows(sql.NODES, {"grp": group, "at": self.generation}):
+            if asker.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE]):
                 yield node_of(row, self.readers.lists)
 
     def sources(self, uris: Iterable[str] | None = None, *, noted: bool = False) -> dict[str, SourceRow]:
-        """What the documents were read from, by uri; `noted` adds times and failures noted since this generation."""
-        at = {"at": self.generation + noted}
-        asked = {} if uris is None else {"uris": json.dumps(list(uris))}
-        rows = self.opened.rows(sql.SOURCES_OF_URIS if asked else sql.SOURCES, {**at, **asked})
+        """Return what the documents were read from, by uri; `noted` adds times and failures noted since this
+        generation."""
+        values = {"at": self.generation + noted}
+        uri_values = {} if uris is None else {"uris": json.dumps(list(uris))}
+        rows = self.open_store.rows(sql.SOURCES_OF_URIS if uri_values else sql.SOURCES, {**values, **uri_values})
         return {row[0]: SourceRow(*row) for row in rows}
 
-    def named(self, names: Iterable[str]) -> dict[str, str]:
-        """Ids of documents by id or by the uri of a source, regardless of access. Unknown names are left out."""
-        rows = self.opened.rows(sql.NAMED, {"ids": json.dumps(list(names)), "at": self.generation})
+    def document_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the ids of documents by id or by the uri of a source, regardless of access. Unknown names are left
+        out."""
+        rows = self.open_store.rows(sql.NAMED, {"ids": json.dumps(list(names)), "at": self.generation})
         return {name: id for name, id, _ in rows}
 
     def unmade(self) -> tuple[Unmade, ...]:
-        """Which groups could not be made of which documents, by uri; the next `sync` or `materialise` tries again."""
-        return tuple(Unmade(*row) for row in self.opened.rows(sql.UNMADE, {"at": self.generation}))
+        """Return which groups could not be made of which documents, by uri; the next `sync` or `materialise` tries
+        again."""
+        return tuple(Unmade(*row) for row in self.open_store.rows(sql.UNMADE, {"at": self.generation}))
 
     def reader_versions(self) -> tuple[str, ...]:
-        return tuple(reader for (reader,) in self.opened.rows(sql.READERS_AT, {"at": self.generation}))
+        return tuple(reader for (reader,) in self.open_store.rows(sql.READERS_AT, {"at": self.generation}))
 
     def groups(self) -> tuple[str, ...]:
         return tuple(self.indexes)
 
     def manifest(self, group: str) -> Manifest:
         if group not in self.indexes:
-            store = self.opened.store
-            how = f"materialise([corpus.group({group!r}, Definition(...))]), or spolia groups add {group}"
+            store = self.open_store.store
+            advice = f"materialise([corpus.group({group!r}, Definition(...))]), or spolia groups add {group}"
             if group in BUILT_IN:
-                how = f"materialise([corpus.group({group!r})]), or spolia groups build {group}"
+                advice = f"materialise([corpus.group({group!r})]), or spolia groups build {group}"
             if group == MAIN:
-                how = f"spolia index FOLDER --store {store}"
-            there = ", ".join(self.groups()) or "none"
-            raise StoreError(f"{store} has no node group {group!r}. It has: {there}. Write one of these, or: {how}")
+                advice = f"spolia index FOLDER --store {store}"
+            names = ", ".join(self.groups()) or "none"
+            raise StoreError(f"{store} has no node group {group!r}. It has: {names}. Write one of these, or: {advice}")
         return self.manifests[group]
 
     def stats(self) -> Stats:
-        at = {"at": self.generation}
-        with translated(self.opened.store, "read"):
-            size = self.opened.store.bytes(self.opened.connection)
+        values = {"at": self.generation}
+        with store_errors(self.open_store.store, "read"):
+            size = self.open_store.store.bytes(self.open_store.connection)
         return Stats(
             self.generation,
-            self.opened.row(sql.COUNT_DOCUMENTS, at)[0],
-            tuple(self.opened.rows(sql.COUNT_SOURCES, at)),
-            tuple(self.opened.rows(sql.COUNT_NODES, at)),
-            tuple(self.opened.rows(sql.COUNT_VECTORS)),
+            self.open_store.row(sql.COUNT_DOCUMENTS, values)[0],
+            tuple(self.open_store.rows(sql.COUNT_SOURCES, values)),
+            tuple(self.open_store.rows(sql.COUNT_NODES, values)),
+            tuple(self.open_store.rows(sql.COUNT_VECTORS)),
             size,
         )
 
@@ -276,25 +286,33 @@ class Snapshot:
         access: frozenset[str],
         filter: Filter | None = None,
         *,
-        every: bool = False,
-        among: Allowed | None = None,
-        late: bool = False,
+        require_all: bool = False,
+        candidates: Allowed | None = None,
+        defer_ties: bool = False,
     ) -> list[tuple[int, float]]:
-        """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by node id.
+        """Return keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by node id.
 
         Scores and order are those of a store that holds only what the principals in `access` may read.
 
         Args:
-            every: only nodes that hold every term, not just one of them.
-            among: only these nodes; None for all.
-            late: for `late_hits`, which puts ties in order.
+            require_all: only nodes that hold every term, not just one of them.
+            candidates: only these nodes; None for all.
+            defer_ties: for `late_hits`, which puts ties in order.
         """
-        index, wanted, query = self.open.lexical(group), narrowed(filter), None
-        if wanted is not None and not self.readers.restricted:  # else scores are counted over what may be read
-            query = index.filter_query(wanted, self.schema)
-        allowed = among if wanted is None or query is not None else self.allowed(group, access, wanted)
-        readable = self.allowed(group, access) if self.readers.restricted else None
-        return index.search(text, top_k, readable, allowed, filter=query, every=every, ids=self.ids, late=late)
+        index, effective_filter, query = self.open.lexical(group), narrowed(filter), None
+        if (
+            effective_filter is not None and not self.readers.is_restricted
+        ):  # else scores are counted over what may be read
+            query = index.filter_query(effective_filter, self.schema)
+        allowed = (
+            candidates
+            if effective_filter is None or query is not None
+            else self.allowed(group, access, effective_filter)
+        )
+        readable = self.allowed(group, access) if self.readers.is_restricted else None
+        return index.search(
+            text, top_k, readable, allowed, filter=query, require_all=require_all, ids=self.ids, defer_ties=defer_ties
+        )
 
     def nearest(
         self,
@@ -305,7 +323,7 @@ class Snapshot:
         access: frozenset[str],
         filter: Filter | None = None,
     ) -> list[tuple[int, float]]:
-        """Keys and cosines of the nodes nearest to a vector float32[d], best first, ties by node id."""
+        """Return keys and cosines of the nodes nearest to a vector float32[d], best first, ties by node id."""
         return self.nearest_batch(group, embedder, vector.reshape(1, -1), top_k, access, filter)[0]
 
     def nearest_batch(
@@ -320,7 +338,7 @@ class Snapshot:
         search: DenseSearch = self.open.vectors(group, embedder)
         return search.search(vectors, top_k, self.allowed(group, access, filter), self.ids)
 
-    def sparse(
+    def nearest_sparse(
         self,
         group: str,
         embedder: str,
@@ -329,83 +347,90 @@ class Snapshot:
         access: frozenset[str],
         filter: Filter | None = None,
     ) -> list[list[tuple[int, float]]]:
-        """For each sparse vector, keys and products of the nodes that share a term with it, best first, ties by id."""
-        found = self.open.vectors(group, embedder).search(queries, top_k, self.allowed(group, access, filter), self.ids)
-        return [[(key, score) for key, score in row if score > 0] for row in found]
+        """Return for each sparse vector keys and products of the nodes that share a term with it, best first, ties by
+        id."""
+        rankings = self.open.vectors(group, embedder).search(
+            queries, top_k, self.allowed(group, access, filter), self.ids
+        )
+        return [[(key, score) for key, score in row if score > 0] for row in rankings]
 
     def is_exact(self, group: str, embedder: str) -> bool:
         return getattr(self.open.vectors(group, embedder), "is_exact", False)
 
     def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
-        """The nodes of a group that may be found: the one place where access and filters are decided."""
+        """Return the nodes of a group that may be found: the one place where access and filters are decided."""
         holders = partial(self.open.holders, group)
-        return self.open.records(group).allowed(self.rights.narrowed(access), filter, holders)
+        return self.open.records(group).allowed(self.rights.searchable_audiences(access), filter, holders)
 
-    def derived_of(self, who: frozenset[str], *groups: str) -> dict[object, Any]:
-        """What others have computed of groups for these principals; `derived` itself if they may read every node."""
-        if all(self.allowed(group, who).mask is None for group in groups if group in self.indexes):
+    def derived_of(self, principals: frozenset[str], *groups: str) -> dict[object, Any]:
+        """Return what others have computed of groups for these principals; `derived` itself if they may read every
+        node."""
+        if all(self.allowed(group, principals).mask is None for group in groups if group in self.indexes):
             return self.derived
-        audiences = self.rights.narrowed(who)
+        audiences = self.rights.searchable_audiences(principals)
         with self._lock:
-            found = self._derived[audiences] = self._derived.pop(audiences, {})
+            # Taken out and put back, so that the entry used longest ago comes first and is dropped.
+            derived = self._derived[audiences] = self._derived.pop(audiences, {})
             for oldest in list(self._derived)[:-ASKERS]:
                 del self._derived[oldest]
-        return found
+        return derived
 
     def vectors(self, group: str, embedder: str, allowed: Allowed) -> Vectors:
-        """The vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are kept."""
-        return self.open.stored(group, embedder).at(allowed.positions())
+        """Return the vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are
+        stored."""
+        return self.open.stored_vectors(group, embedder).vectors_at(allowed.positions())
 
     def check(self, *, deep: bool = False) -> list[str]:
-        """What is wrong with the store, in words; nothing if all is well.
+        """List in words what is wrong with the store; empty if all is well.
 
         Indexes, vectors and the structure of the database are read; `deep` also every row, whose digest is compared.
         """
-        return problems(self, deep=deep)
+        return find_problems(self, deep=deep)
 
     # Inside.
 
-    def _readable(self, keys: Sequence[int], who: Asker) -> list[tuple[int, Node]]:
-        known = self._nodes
-        there = {key: known[key] for key in keys if key in known}
-        if len(there) < len(keys):
-            there |= self._fetched([key for key in keys if key not in there])
-        found = ((key, *there[key]) for key in keys if key in there)
-        return [(key, node) for key, audience, node in found if who.may_read(node.document, audience)]
+    def _readable(self, keys: Sequence[int], asker: Asker) -> list[tuple[int, Node]]:
+        cached = self._nodes
+        entries = {key: cached[key] for key in keys if key in cached}
+        if len(entries) < len(keys):
+            entries |= self._fetch([key for key in keys if key not in entries])
+        ordered = ((key, *entries[key]) for key in keys if key in entries)
+        return [(key, node) for key, audience, node in ordered if asker.may_read(node.document, audience)]
 
-    def _fetched(self, keys: Sequence[int]) -> dict[int, tuple[int, Node]]:
-        rows = self.opened.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(keys), "at": self.generation})
-        found = {row[0]: (row[AUDIENCE_OF_NODE], node_of(row, self.readers.lists)) for row in rows}
-        self._refuse_changed([row[0] for row in rows if _may_be_changed(found[row[0]][1], row[HASH_OF_NODE])])
-        size = sum([NODE_BYTES + len(node.text) for _, node in found.values()])
+    def _fetch(self, keys: Sequence[int]) -> dict[int, tuple[int, Node]]:
+        rows = self.open_store.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(keys), "at": self.generation})
+        entries = {row[0]: (row[AUDIENCE_OF_NODE], node_of(row, self.readers.lists)) for row in rows}
+        self._refuse_changed([row[0] for row in rows if _may_be_changed(entries[row[0]][1], row[HASH_OF_NODE])])
+        size = sum([NODE_BYTES + len(node.text) for _, node in entries.values()])
         with self._lock:
+            # Memory is bounded: all nodes are dropped together, as nothing says which come again.
             if self._kept_bytes + size > KEPT_BYTES:
                 self._nodes, self._keys, self._kept_bytes = {}, {}, 0
             if size <= KEPT_BYTES:
                 self._kept_bytes += size
-                self._nodes.update(found)
-                self._keys.update((node.id, key) for key, (_, node) in found.items())
-        return found
+                self._nodes.update(entries)
+                self._keys.update((node.id, key) for key, (_, node) in entries.items())
+        return entries
 
     def _refuse_changed(self, keys: Sequence[int]) -> None:
-        """Refuse nodes whose rows are not as they were written."""
-        if keys and (ids := changed_nodes(self.opened.rows(sql.ROWS_OF_NODES, {"keys": json.dumps(keys)}))):
-            store = self.opened.store
+        """Raise StoreCorrupt for nodes whose rows are not as they were written."""
+        if keys and (ids := changed_nodes(self.open_store.rows(sql.ROWS_OF_NODES, {"keys": json.dumps(keys)}))):
+            store = self.open_store.store
             raise StoreCorrupt(
-                f"{store} is damaged: {len(ids)} nodes changed since they were written: {some_of(ids)}. "
+                f"{store} is damaged: {len(ids)} nodes changed since they were written: {list_some(ids)}. "
                 f"Write: spolia repair --store {store}"
             )
 
 
 def _may_be_changed(node: Node, hash: bytes) -> bool:
-    """Whether the hash of the searched text, which takes less time than that of the row, does not show that a node is
-    whole: the hash may also be of a picture, or of another text than the one that is shown."""
+    """Return whether the hash of the searched text, which takes less time than that of the row, does not show that a
+    node is whole: the hash may also be of a picture, or of another text than the one that is shown."""
     return bool(node.search_text) or hash_of(node.indexed_text) != hash
 
 
 @dataclass(frozen=True)
-class _Fetch:
-    """Fetches nodes that somebody may read. It holds the snapshot, so that what it needs is not swept."""
+class _NodeFetcher:
+    """Fetcher of nodes that somebody may read. It holds the snapshot, so that what it needs is not swept."""
 
     snapshot: Snapshot
     access: frozenset[str]
@@ -414,24 +439,25 @@ class _Fetch:
         return self._by_key(self.snapshot.rights.asker(self.access), keys)
 
     def for_fusion(self) -> Callable[[Sequence[int]], dict[int, Node]] | None:
-        who = self.snapshot.rights.asker(self.access)
-        return None if who.changed else partial(self._by_key, who)
+        asker = self.snapshot.rights.asker(self.access)
+        return None if asker.changed else partial(self._by_key, asker)
 
-    def _by_key(self, who: Asker, keys: Sequence[int]) -> dict[int, Node]:
-        return dict(self.snapshot._readable(keys, who))
+    def _by_key(self, asker: Asker, keys: Sequence[int]) -> dict[int, Node]:
+        return dict(self.snapshot._readable(keys, asker))
 
 
-def latest(opened: OpenStore) -> Snapshot:
-    """The published snapshot; the same object as long as nothing else is published."""
-    found: Snapshot | None = opened.latest
+def latest_snapshot(open_store: OpenStore) -> Snapshot:
+    """Return the published snapshot; the same object as long as nothing else is published."""
+    snapshot: Snapshot | None = open_store.latest
+    # Others may publish, and sweep the generation, between reading its row and leasing it.
     for _ in range(_ATTEMPTS):
-        if found is not None and found.version == opened.row(sql.PUBLISHED):
-            return found
-        if found is not None and not opened.was_published(found.version):
-            opened, found = opened.again(), None
-        published = opened.row(sql.PUBLISHED_WHOLE)
-        lease = opened.leased(published[0])
-        if opened.row(sql.IS_KEPT, published[:1]):  # else it was swept before the lease held it
-            opened.latest = found = Snapshot(opened, published, lease, found)
-            return found
-    raise StoreError(f"{opened.store} is published too fast to be read. Search again.")
+        if snapshot is not None and snapshot.version == open_store.row(sql.PUBLISHED):
+            return snapshot
+        if snapshot is not None and not open_store.was_published(snapshot.version):
+            open_store, snapshot = open_store.reopen(), None
+        published = open_store.row(sql.PUBLISHED_WHOLE)
+        lease = open_store.lease(published[0])
+        if open_store.row(sql.IS_KEPT, published[:1]):  # else it was swept before the lease held it
+            open_store.latest = snapshot = Snapshot(open_store, published, lease, snapshot)
+            return snapshot
+    raise StoreError(f"{open_store.store} is published too fast to be read. Search again.")

@@ -1,4 +1,4 @@
-"""Joining the small segments of vectors that many commits leave, and building graphs, while others read and write.
+"""Compaction of small segments of vectors that many commits leave, and building of graphs, while others read and write.
 
 The joined segment and its graph are written without the lock; then rows move there, some thousand in a transaction.
 """
@@ -19,24 +19,24 @@ from spolia.stores.indexes import HNSW
 from spolia.stores.manifest import Manifest, index_of
 from spolia.stores.vectors import segments
 from spolia.stores.vectors.graphs import (
-    available,
     build_graph,
     build_graphs,
     graph_path,
+    has_usearch,
     missing_graphs,
     sweep_graphs,
-    unneeded,
+    unneeded_graphs,
 )
 from spolia.stores.vectors.segments import (
     current_rows,
     dimension_of,
-    joined,
     next_number,
+    plan_joins,
     write_any,
 )
 
-_MOVED_AT_ONCE = 20_000
-_UNDER_WAY = 0
+_BATCH_ROWS = 20_000
+_UNNUMBERED = 0
 """Stands for the number of a segment that has none yet."""
 
 Graphs = Sequence[tuple[Metric, HNSW]]
@@ -44,48 +44,48 @@ Graphs = Sequence[tuple[Metric, HNSW]]
 
 @dataclass(frozen=True)
 class Compaction:
-    """Puts the vectors of a store in order. Until a sync has `ended`, it joins only what fills a segment for good."""
+    """Compaction of the vectors of a store. Until a sync has ended, it joins only what fills a segment for good."""
 
     store: Path
     connection: Connection
     manifests: Mapping[str, Manifest]
-    ended: bool
-    writing: Callable[[], WriteSession]
+    has_ended: bool
+    begin_writing: Callable[[], WriteSession]
 
     def is_needed(self) -> bool:
         missing = (
             missing_graphs(self.store, embedder, self._rows(embedder), *graph)
             for embedder, graphs in self._graphs.items()
-            for graph in (graphs if self.ended else ())
+            for graph in (graphs if self.has_ended else ())
         )
-        return any(map(self._groups, self._graphs)) or any(missing) or bool(unneeded(self.store, self._segments()))
+        return any(map(self._plan, self._graphs)) or any(missing) or bool(unneeded_graphs(self.store, self._segments()))
 
     def run(self) -> bool:
         """Join segments and build missing graphs, with `graphs.lock` held; returns whether vectors have moved."""
         has_moved = False
         for embedder, graphs in self._graphs.items():
-            for numbers in self._groups(embedder):
+            for numbers in self._plan(embedder):
                 has_moved |= self._join(embedder, numbers, graphs)
-            for metric, settings in graphs if self.ended else ():
+            for metric, settings in graphs if self.has_ended else ():
                 build_graphs(self.store, embedder, self._rows(embedder), metric, settings)
         sweep_graphs(self.store, self._segments())
         return has_moved
 
     @cached_property
     def _graphs(self) -> dict[str, list[tuple[Metric, HNSW]]]:
-        found: dict[str, list[tuple[Metric, HNSW]]] = {}
-        for how in (how for manifest in self.manifests.values() for how in manifest.embeddings):
-            settings, graphs = index_of(how), found.setdefault(how.embedder, [])
-            if isinstance(settings, HNSW) and not how.is_sparse and (how.metric, settings) not in graphs:
-                graphs.append((how.metric, settings))
-        return found
+        graphs_by_embedder: dict[str, list[tuple[Metric, HNSW]]] = {}
+        for embedding in (embedding for manifest in self.manifests.values() for embedding in manifest.embeddings):
+            settings, graphs = index_of(embedding), graphs_by_embedder.setdefault(embedding.embedder, [])
+            if isinstance(settings, HNSW) and not embedding.is_sparse and (embedding.metric, settings) not in graphs:
+                graphs.append((embedding.metric, settings))
+        return graphs_by_embedder
 
-    def _groups(self, embedder: str) -> list[list[int]]:
-        if not self.ended:
-            return joined(self._rows(embedder), None, 0, 1)
+    def _plan(self, embedder: str) -> list[list[int]]:
+        if not self.has_ended:
+            return plan_joins(self._rows(embedder), None, 0, 1)
         limits = [settings.above for _, settings in self._graphs[embedder]]
-        above = min(limits) if limits and available() else None
-        return joined(self._rows(embedder), above, segments.SEGMENT_ROWS, segments.SMALL_SEGMENTS)
+        graph_rows = min(limits) if limits and has_usearch() else None
+        return plan_joins(self._rows(embedder), graph_rows, segments.SEGMENT_ROWS, segments.SMALL_SEGMENTS)
 
     def _rows(self, embedder: str) -> dict[int, int]:
         return {number: count for number, _, count, _ in self.connection.execute(sql.SEGMENTS_OF, (embedder,))}
@@ -99,20 +99,22 @@ class Compaction:
             current = {number: current_rows(self.store, self.connection, embedder, number) for number in numbers}
         except (FileNotFoundError, StoreCorrupt):  # a commit has joined it meanwhile, or it is damaged, as searches say
             return False
-        hashes = [hash for found, _ in current.values() for hash in found]
+        hashes = [hash for old_hashes, _ in current.values() for hash in old_hashes]
         folder, parts = graph_folder(self.store, embedder), [rows for _, rows in current.values()]
-        written = folder / segment_path(self.store, embedder, _UNDER_WAY).name
-        size = write_any(written, embedder, hashes, parts)
+        temporary = folder / segment_path(self.store, embedder, _UNNUMBERED).name
+        size = write_any(temporary, embedder, hashes, parts)
         built = [(metric, settings) for metric, settings in graphs if len(hashes) >= settings.above]
         for metric, settings in built:
-            build_graph(graph_path(folder, _UNDER_WAY, metric, settings), written, metric, settings)
-        with closing(self.writing()) as session:
+            build_graph(graph_path(folder, _UNNUMBERED, metric, settings), temporary, metric, settings)
+        with closing(self.begin_writing()) as session:
             number = next_number(self.store, embedder)
             path = segment_path(self.store, embedder, number)
             for metric, settings in built:
-                before, now = (graph_path(folder, one, metric, settings) for one in (_UNDER_WAY, number))
-                os.rename(before, now)
-            os.rename(written, path)
+                old_path, new_path = (graph_path(folder, name, metric, settings) for name in (_UNNUMBERED, number))
+                # The graphs first: a segment is searched along its graph from the moment that it has
+                # its name.
+                os.rename(old_path, new_path)
+            os.rename(temporary, path)
             fail_point("vectors.joined")
             fsync(folder)
             fsync(path.parent)
@@ -120,18 +122,19 @@ class Compaction:
             session.connection.execute(sql.ADD_SEGMENT, (embedder, number, dimension_of(parts[0]), len(hashes), size))
             session.connection.execute(sql.COMMIT)
         start = 0
-        for old, (found, _) in current.items():
-            self._move(embedder, old, number, start, found)
-            start += len(found)
+        for old, (old_hashes, _) in current.items():
+            self._move(embedder, old, number, start, old_hashes)
+            start += len(old_hashes)
         return True
 
     def _move(self, embedder: str, old: int, number: int, start: int, hashes: Sequence[bytes]) -> None:
-        for begin in range(0, len(hashes), _MOVED_AT_ONCE):
-            some = hashes[begin : begin + _MOVED_AT_ONCE]
-            moved = ((number, start + begin + at, embedder, hash, old) for at, hash in enumerate(some))
-            with closing(self.writing()) as session:
+        for begin in range(0, len(hashes), _BATCH_ROWS):
+            batch = hashes[begin : begin + _BATCH_ROWS]
+            values = ((number, start + begin + offset, embedder, hash, old) for offset, hash in enumerate(batch))
+            # One short transaction for each batch, so that other writers can go on in between.
+            with closing(self.begin_writing()) as session:
                 session.connection.execute(sql.BEGIN)
-                session.connection.executemany(sql.MOVE_VECTOR, moved)
+                session.connection.executemany(sql.MOVE_VECTOR, values)
                 fail_point("vectors.move")
                 session.connection.execute(sql.DROP_EMPTY_SEGMENT, (embedder, old))
                 session.connection.execute(sql.COMMIT)

@@ -19,11 +19,12 @@ import numpy.typing as npt
 
 from spolia.errors import StoreCorrupt
 from spolia.private_files import make_folder, private
-from spolia.stores.files import corrupt, fail_point, fsync
+from spolia.stores.files import corrupt_error, fail_point, fsync
 
 MAGIC = b"SPLVEC01"
 HASH_BYTES = 16
-_ALIGNED = 64
+_ALIGNMENT = 64
+# Rows converted together, so that memory stays bounded.
 _WRITTEN_ROWS = 4_096
 
 Vectors = npt.NDArray[np.float32]
@@ -39,16 +40,16 @@ class Hashes(Sequence[bytes]):
         return len(self._rows)
 
     @overload
-    def __getitem__(self, at: int) -> bytes: ...
+    def __getitem__(self, index: int) -> bytes: ...
     @overload
-    def __getitem__(self, at: slice) -> "Hashes": ...
-    def __getitem__(self, at: int | slice) -> "bytes | Hashes":
-        return Hashes(self._rows[at]) if isinstance(at, slice) else self._rows[at].tobytes()
+    def __getitem__(self, index: slice) -> "Hashes": ...
+    def __getitem__(self, index: int | slice) -> "bytes | Hashes":
+        return Hashes(self._rows[index]) if isinstance(index, slice) else self._rows[index].tobytes()
 
 
 @dataclass(frozen=True, eq=False)
 class VectorSegment:
-    """An opened segment: `hashes[i]` is the content hash of the text whose vector is `vectors[i]`, memory-mapped."""
+    """Opened segment: `hashes[i]` is the content hash of the text whose vector is `vectors[i]`, memory-mapped."""
 
     embedder: str
     hashes: Sequence[bytes]
@@ -63,6 +64,7 @@ def write_segment(path: Path, embedder: str, hashes: Sequence[bytes], *blocks: V
 def write_checked(path: Path, content: Iterable[bytes]) -> int:
     """Make a file and the BLAKE2b of its content durable under its name; returns its size in bytes."""
     make_folder(path.parent)
+    # It gets its name once it is durable: a killed writer leaves no segment that is cut off.
     temporary = path.with_suffix(".tmp")
     checksum, size = blake2b(digest_size=HASH_BYTES), HASH_BYTES
     try:
@@ -80,24 +82,25 @@ def write_checked(path: Path, content: Iterable[bytes]) -> int:
         temporary.unlink(missing_ok=True)
         raise
     fail_point("vectors.fsync_folder")
+    # The embedder's folder may be new, too.
     for folder in (path.parent, path.parent.parent):
         fsync(folder)
     return size
 
 
 def _content(embedder: str, hashes: Sequence[bytes], blocks: Sequence[Vectors]) -> Iterator[bytes]:
-    yield head(MAGIC, {"embedder": embedder, "dimension": blocks[0].shape[1], "count": len(hashes)}, hashes)
+    yield segment_head(MAGIC, {"embedder": embedder, "dimension": blocks[0].shape[1], "count": len(hashes)}, hashes)
     for block in blocks:
         for start in range(0, len(block), _WRITTEN_ROWS):
             yield np.ascontiguousarray(block[start : start + _WRITTEN_ROWS], dtype="<f4").tobytes()
 
 
-def head(magic: bytes, header: dict[str, Any], hashes: Sequence[bytes]) -> bytes:
-    """What a segment begins with, up to a multiple of 64 bytes."""
-    written = json.dumps(header).encode()
-    found = magic + len(written).to_bytes(4, "little") + written
-    found += bytes(-len(found) % _ALIGNED) + b"".join(hashes)
-    return found + bytes(-len(found) % _ALIGNED)
+def segment_head(magic: bytes, header: dict[str, Any], hashes: Sequence[bytes]) -> bytes:
+    """Build the beginning of a segment, up to a multiple of 64 bytes."""
+    header_json = json.dumps(header).encode()
+    content = magic + len(header_json).to_bytes(4, "little") + header_json
+    content += bytes(-len(content) % _ALIGNMENT) + b"".join(hashes)
+    return content + bytes(-len(content) % _ALIGNMENT)
 
 
 def open_checked(
@@ -107,17 +110,17 @@ def open_checked(
     data = mapped(path)
     header, start = _header(path, data, magic)
     if blake2b(data[:-HASH_BYTES].data, digest_size=HASH_BYTES).digest() != data[-HASH_BYTES:].tobytes():
-        raise _damaged(path, "its checksum differs")
+        raise _damaged_error(path, "its checksum differs")
     hashes_end = start + header["count"] * HASH_BYTES
-    body = hashes_end + -hashes_end % _ALIGNED
+    body = hashes_end + -hashes_end % _ALIGNMENT
     end = body + size(header)
     if len(data) != end + HASH_BYTES:
-        raise _damaged(path, f"it has {len(data)} bytes, {end + HASH_BYTES} were written")
+        raise _damaged_error(path, f"it has {len(data)} bytes, {end + HASH_BYTES} were written")
     return header, Hashes(data[start:hashes_end]), data[body:end]
 
 
 def open_segment(path: Path) -> VectorSegment:
-    """A segment, mapped into memory; all of it is read and compared with its checksum."""
+    """Map a segment into memory; all of it is read and compared with its checksum."""
     header, hashes, body = open_checked(path, MAGIC, lambda header: header["count"] * header["dimension"] * 4)
     return VectorSegment(header["embedder"], hashes, body.view("<f4").reshape(header["count"], header["dimension"]))
 
@@ -130,8 +133,8 @@ def mapped(path: Path) -> npt.NDArray[np.uint8]:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
-def checksum_of(path: str | Path) -> bytes:
-    """The checksum that was written at the end of a segment; it names its content."""
+def read_checksum(path: str | Path) -> bytes:
+    """Read the checksum that was written at the end of a segment; it names its content."""
     with open(path, "rb", buffering=0) as file:
         file.seek(-HASH_BYTES, os.SEEK_END)
         return file.read()
@@ -139,17 +142,17 @@ def checksum_of(path: str | Path) -> bytes:
 
 def _header(path: Path, data: npt.NDArray[np.uint8], magic: bytes) -> tuple[dict[str, Any], int]:
     if data[:8].tobytes() != magic or len(data) < 12:
-        raise _damaged(path, f"it begins with {data[:8].tobytes()!r}")
+        raise _damaged_error(path, f"it begins with {data[:8].tobytes()!r}")
     end = 12 + int.from_bytes(data[8:12].tobytes(), "little")
     try:
         header: dict[str, Any] = json.loads(data[12:end].tobytes())
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, "its header cannot be read") from error
-    return header, end + -end % _ALIGNED
+        raise _damaged_error(path, "its header cannot be read") from error
+    return header, end + -end % _ALIGNMENT
 
 
-def _damaged(path: Path, why: str) -> StoreCorrupt:
-    return corrupt(path, f"The vector segment {path} is damaged: {why}", EMBED_AGAIN)
+def _damaged_error(path: Path, damage: str) -> StoreCorrupt:
+    return corrupt_error(path, f"The vector segment {path} is damaged: {damage}", EMBED_AGAIN)
 
 
 EMBED_AGAIN = "Write spolia repair --store {store}, or writer.repair(): what it held is embedded again."

@@ -21,18 +21,18 @@ from spolia.stores.files import segment_names, segment_path
 from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.snapshot.shared_array import SharedArray, positions_of
-from spolia.stores.vectors.dense import Vectors, checksum_of
-from spolia.stores.vectors.search import exact, ordered_scores
+from spolia.stores.vectors.dense import Vectors, read_checksum
+from spolia.stores.vectors.search import exact_scores, rank_scores
 
 Rows = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 _AT_ONCE = 4_096
-_NOWHERE: Rows = np.zeros(0, dtype=np.int64)
+_NO_ROWS: Rows = np.zeros(0, dtype=np.int64)
 
 
 class PlacedVectors:
-    """The vectors of a group's live nodes, float32[rows, d] in segments put one below the other.
+    """Vectors of a group's live nodes, float32[rows, d] in segments put one below the other.
 
     A node is named by its position in `keys`; `places` has its row, which nodes of one text share.
     """
@@ -52,7 +52,7 @@ class PlacedVectors:
         return None if allowed.mask is None else np.flatnonzero(allowed.mask)
 
     def rows(self, positions: Rows | None) -> tuple[Rows, Rows | slice]:
-        """Rows of these nodes, ascending, each once, and for each position which of them it has."""
+        """Return the rows of these nodes, ascending, each once, and for each position which of them it has."""
         return self._all_rows if positions is None else _distinct(self.places[positions])
 
     @cached_property
@@ -82,41 +82,45 @@ class PlacedVectors:
         return np.diff(self._bounds)
 
     def members(self, segment: int) -> Rows:
-        """Return the positions of the nodes whose vectors are in a segment."""
+        """Return the positions of the nodes whose vectors are in each segment."""
         first, end = self._bounds[segment : segment + 2]
         order = self._by_row[1]
         return np.arange(first, end) if order is None else np.sort(order[first:end])
 
     def owners(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Positions of the nodes whose vectors are in these rows, and for each of them which of the rows it is."""
+        """Return the positions of the nodes whose vectors are in these rows, and for each of them which of the rows it
+        is."""
         by_row, order = self._by_row
         begins, ends = np.searchsorted(by_row, rows), np.searchsorted(by_row, rows, side="right")
         counts = ends - begins
-        which = np.repeat(np.arange(len(rows)), counts)
-        at = np.arange(len(which)) + np.repeat(ends - np.cumsum(counts), counts)
-        return at if order is None else order[at], which
+        numbers = np.repeat(np.arange(len(rows)), counts)
+        positions = np.arange(len(numbers)) + np.repeat(ends - np.cumsum(counts), counts)
+        return positions if order is None else order[positions], numbers
 
     def vectors(self, rows: Rows) -> Vectors:
-        """The vectors of rows that ascend."""
-        found = np.empty((len(rows), self.dimension), dtype=np.float32)
-        within = pairwise(np.searchsorted(rows, self.starts).tolist())
-        for segment, start, (first, end) in zip(self.segments, self.starts, within, strict=False):
-            segment.take(rows[first:end] - start, axis=0, out=found[first:end], mode="clip")
-        return found
+        """Return the vectors of rows that ascend."""
+        result = np.empty((len(rows), self.dimension), dtype=np.float32)
+        bounds = pairwise(np.searchsorted(rows, self.starts).tolist())
+        for segment, start, (first, end) in zip(self.segments, self.starts, bounds, strict=False):
+            segment.take(rows[first:end] - start, axis=0, out=result[first:end], mode="clip")
+        return result
 
-    def at(self, positions: Rows) -> Vectors:
-        rows, which = self.rows(positions)
-        return self.vectors(rows)[which]
+    def vectors_at(self, positions: Rows) -> Vectors:
+        rows, order = self.rows(positions)
+        return self.vectors(rows)[order]
 
-    def best(
-        self, metric: Metric, query: Vectors, positions: Rows, wanted: int, ids: Ids | None = None
+    def rank_nodes(
+        self, metric: Metric, query: Vectors, positions: Rows, limit: int, ids: Ids | None = None
     ) -> list[tuple[int, float]]:
-        """Keys and exact scores of the best of these nodes; `ids` as for `Search`."""
+        """Return keys and exact scores of the best of these nodes; `ids` as for `Search`."""
         positions = np.sort(positions)
-        rows, which = self.rows(positions)
+        rows, order = self.rows(positions)
+        # Scores are float64: in blocks, so that memory stays bounded.
         blocks = [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
-        scores = np.concatenate([exact(metric, query, self.vectors(block)) for block in blocks] or [np.zeros(0)])[which]
-        return ordered_scores(self.keys[positions], scores, wanted, ids)
+        scores = np.concatenate(
+            [exact_scores(metric, query, self.vectors(block)) for block in blocks] or [np.zeros(0)]
+        )[order]
+        return rank_scores(self.keys[positions], scores, limit, ids)
 
 
 def _distinct(places: Rows) -> tuple[Rows, Rows | slice]:
@@ -125,8 +129,8 @@ def _distinct(places: Rows) -> tuple[Rows, Rows | slice]:
     return np.unique(places, return_inverse=True)
 
 
-def together(parts: Sequence[Rows]) -> Rows:
-    return np.concatenate([_NOWHERE, *parts])
+def concatenate_rows(parts: Sequence[Rows]) -> Rows:
+    return np.concatenate([_NO_ROWS, *parts])
 
 
 ROW = np.dtype([("key", "<i8"), ("segment", "<i4"), ("row", "<i4")])
@@ -152,13 +156,13 @@ class SegmentLayout:
 
 @dataclass(eq=False)
 class VectorPlaces:
-    """The key, segment and row of each vector of a group at a generation, and the checksums of the segments.
+    """Key, segment and row of each vector of a group at a generation, and the checksums of the segments.
 
     Later generations inherit the opened files of segments that are still there: to read and check one takes a
     thousand times as long as a question. What they inherit of nodes is not copied, unless some of these died.
     """
 
-    opened: OpenStore
+    open_store: OpenStore
     group: str
     embedder: str
     generation: int = 0
@@ -173,7 +177,7 @@ class VectorPlaces:
     def file(self, path: str, segment: int, open: Callable[[Path], T]) -> T:
         """Open a file of a segment, or return it if it is open; it stays open as long as the segment is there."""
         key = path, self.segments.get(segment, b"")
-        file = self.files[key] = self.opened.shared(key, lambda: open(Path(path)))
+        file = self.files[key] = self.open_store.share(key, lambda: open(Path(path)))
         return file
 
     def path(self, segment: int) -> str:
@@ -181,41 +185,41 @@ class VectorPlaces:
 
     @cached_property
     def _folder(self) -> str:
-        return f"{segment_path(self.opened.folder, self.embedder, 0).parent}{os.sep}"
+        return f"{segment_path(self.open_store.folder, self.embedder, 0).parent}{os.sep}"
 
-    def at(self, generation: int) -> "VectorPlaces":
-        found = self._at(generation)
+    def for_generation(self, generation: int) -> "VectorPlaces":
+        places = self._read_generation(generation)
         if len(self.keys.values) and self._were_replaced():  # asked last: then none of the rows is older than others
-            return VectorPlaces(self.opened, self.group, self.embedder, files=self.files).at(generation)
-        return found
+            return VectorPlaces(self.open_store, self.group, self.embedder, files=self.files).for_generation(generation)
+        return places
 
     def _were_replaced(self) -> bool:
-        """Whether texts have other vectors since this generation, although their nodes are the same."""
-        noted = self.opened.row(sql.CURSOR, (sql.REPLACED, self.embedder))
-        return noted is not None and noted[1] > self.generation
+        """Return whether texts have other vectors since this generation, although their nodes are the same."""
+        cursor = self.open_store.row(sql.CURSOR, (sql.REPLACED, self.embedder))
+        return cursor is not None and cursor[1] > self.generation
 
-    def _at(self, generation: int) -> "VectorPlaces":
-        segments = dict(self._there())
+    def _read_generation(self, generation: int) -> "VectorPlaces":
+        segments = dict(self._read_checksums())
         keys, numbers, rows, layout = self.keys, self.numbers, self.rows, self.layout
-        since = {"grp": self.group, "since": self.generation, "at": generation}
-        if len(keys.values) and (dead := [key for (key,) in self.opened.rows(sql.DEAD_RECORDS, since)]):
+        dead_values = {"grp": self.group, "since": self.generation, "at": generation}
+        if len(keys.values) and (dead := [key for (key,) in self.open_store.rows(sql.DEAD_RECORDS, dead_values)]):
             gone = positions_of(dead, keys.values)
             keys, numbers, rows = keys.without(gone), numbers.without(gone), rows.without(gone)
             layout = layout.without(gone)
         values = {"embedder": self.embedder, "grp": self.group, "at": generation}
-        known = int(self.keys.values[-1]) if len(self.keys.values) else 0
-        added = self._asked(sql.PLACED, {**values, "known": known})
-        same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
-        if len(same) == len(self.segments) and not self.is_lacking:
+        last_key = int(self.keys.values[-1]) if len(self.keys.values) else 0
+        added = self._fetch_rows(sql.PLACED, {**values, "known": last_key})
+        unchanged = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
+        if len(unchanged) == len(self.segments) and not self.is_lacking:
             keys, numbers, rows = (
                 keys.appended(added["key"]),
                 numbers.appended(added["segment"]),
                 rows.appended(added["row"]),
             )
         else:
-            stays = np.isin(numbers.values, same)
-            moved = json.dumps(keys.values[~stays].tolist())
-            added = np.concatenate([added, self._asked(sql.PLACED_OF_KEYS, {**values, "keys": moved})])
+            stays = np.isin(numbers.values, unchanged)
+            moved_keys = json.dumps(keys.values[~stays].tolist())
+            added = np.concatenate([added, self._fetch_rows(sql.PLACED_OF_KEYS, {**values, "keys": moved_keys})])
             columns = ((keys, "key"), (numbers, "segment"), (rows, "row"))
             parts = [np.concatenate([column.values[stays], added[name]]) for column, name in columns]
             order = np.argsort(parts[0])
@@ -223,7 +227,7 @@ class VectorPlaces:
             layout = SegmentLayout()
         needed = set(segments.values())
         return VectorPlaces(
-            self.opened,
+            self.open_store,
             self.group,
             self.embedder,
             generation,
@@ -236,13 +240,13 @@ class VectorPlaces:
             files={key: file for key, file in self.files.copy().items() if key[1] in needed},
         )
 
-    def _there(self) -> Iterator[tuple[int, bytes]]:
-        for number, *_ in self.opened.rows(sql.SEGMENTS_OF, (self.embedder,)):
+    def _read_checksums(self) -> Iterator[tuple[int, bytes]]:
+        for number, *_ in self.open_store.rows(sql.SEGMENTS_OF, (self.embedder,)):
             # One that is not there was joined in this moment, or damaged: who searches says so.
             with suppress(OSError):
-                yield number, checksum_of(self.path(number))
+                yield number, read_checksum(self.path(number))
 
-    def _asked(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
-        found = self.opened.each(statement, values)
-        placed = ((key, LACKING if segment is None else segment, row or 0) for key, segment, row in found)
+    def _fetch_rows(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
+        rows = self.open_store.stream_rows(statement, values)
+        placed = ((key, LACKING if segment is None else segment, row or 0) for key, segment, row in rows)
         return np.fromiter(placed, dtype=ROW)

@@ -1,4 +1,4 @@
-"""Segments of vectors: files of rows of one length, written, opened and joined."""
+"""Segments of vectors: files of rows of one length, and when they are written, opened and joined."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from spolia.errors import StoreError
 from spolia.models.vectors import SparseRows
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
-from spolia.stores.backends.rows import guarded
+from spolia.stores.backends.rows import with_digest
 from spolia.stores.files import fail_point, segment_path
 from spolia.stores.vectors import sparse
 from spolia.stores.vectors.dense import Vectors, VectorSegment, open_segment, write_segment
@@ -20,8 +20,11 @@ from spolia.stores.vectors.sparse import SparseSegment, open_sparse, write_spars
 _UNIT = 1e-3
 
 
-def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], known: int | None, unit: bool) -> Vectors:
-    """The vectors as float32[count, d]; `StoreError` names a row that does not fit. `unit`: they have length 1 or 0."""
+def check_vectors(
+    embedder: str, count: int, vectors: Vectors | Sequence[Vectors], dimension: int | None, unit: bool
+) -> Vectors:
+    """Return the vectors as float32[count, d]; raise StoreError for a row that does not fit. `unit`: they have length 1
+    or 0."""
     if not hasattr(vectors, "__len__") or (isinstance(vectors, np.ndarray) and not vectors.ndim):
         raise StoreError(
             f"{embedder!r} gave {vectors!r:.40} for {count} texts, which are not vectors. Correct the embedder: "
@@ -32,31 +35,33 @@ def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], kn
             f"{embedder!r} gave {len(vectors)} vectors for {count} texts. Correct the embedder: one row for each."
         )
     for row, vector in enumerate(vectors):
-        if np.ndim(vector) != 1 or (known := known or len(vector)) != len(vector):
+        if np.ndim(vector) != 1 or (dimension := dimension or len(vector)) != len(vector):
             raise StoreError(
-                f"Vector {row} by {embedder!r} has shape {np.shape(vector)}, where {known or 'some'} numbers in a "
+                f"Vector {row} by {embedder!r} has shape {np.shape(vector)}, where {dimension or 'some'} numbers in a "
                 "vector were expected. Write vectors by the embedder that the group was built with."
             )
     rows = np.asarray(vectors, dtype=np.float32)
     if not count:
         return rows
-    if len(wrong := np.flatnonzero(~np.isfinite(rows).all(axis=1))):
-        raise StoreError(f"Vector {wrong[0]} by {embedder!r} holds NaN or infinity. Check what the embedder returned.")
-    lengths = np.linalg.norm(rows, axis=1)
-    if unit and len(wrong := np.flatnonzero((np.abs(lengths - 1) >= _UNIT) & (lengths > 0))):
+    if len(invalid := np.flatnonzero(~np.isfinite(rows).all(axis=1))):
         raise StoreError(
-            f"Vector {wrong[0]} by {embedder!r} has length {lengths[wrong[0]]}, not 1. "
+            f"Vector {invalid[0]} by {embedder!r} holds NaN or infinity. Check what the embedder returned."
+        )
+    lengths = np.linalg.norm(rows, axis=1)
+    if unit and len(invalid := np.flatnonzero((np.abs(lengths - 1) >= _UNIT) & (lengths > 0))):
+        raise StoreError(
+            f"Vector {invalid[0]} by {embedder!r} has length {lengths[invalid[0]]}, not 1. "
             "Normalise before: vectors / norms."
         )
     return rows
 
 
-def refuse_other_kind(embedder: str, known: int | None, *, sparse: bool) -> None:
-    """Raise `StoreError` for dense vectors if an embedder gave sparse ones (`known` is 0), or the reverse."""
-    if known is not None and (known == 0) is not sparse:
-        there, came = ("dense", "sparse") if sparse else ("sparse", "dense")
+def refuse_other_kind(embedder: str, dimension: int | None, *, sparse: bool) -> None:
+    """Raise `StoreError` for dense vectors if an embedder gave sparse ones (`dimension` is 0), or the reverse."""
+    if dimension is not None and (dimension == 0) is not sparse:
+        stored_kind, new_kind = ("dense", "sparse") if sparse else ("sparse", "dense")
         raise StoreError(
-            f"{embedder!r} gave {came} vectors, where it has {there} ones in the store. Give embedders of "
+            f"{embedder!r} gave {new_kind} vectors, where it has {stored_kind} ones in the store. Give embedders of "
             "different vectors different names."
         )
 
@@ -78,7 +83,7 @@ def write_any(path: Path, embedder: str, hashes: Sequence[bytes], parts: Sequenc
     """Make the rows of all parts durable as one segment; returns its size in bytes."""
     rows = [part for part in parts if isinstance(part, SparseRows)]
     if rows:
-        return write_sparse(path, embedder, hashes, SparseRows.together(rows))
+        return write_sparse(path, embedder, hashes, SparseRows.concatenate(rows))
     return write_segment(path, embedder, hashes, *(part for part in parts if isinstance(part, np.ndarray)))
 
 
@@ -87,7 +92,7 @@ def content_of(segment: AnySegment) -> AnyRows:
 
 
 def dimension_of(rows: AnyRows) -> int:
-    """Numbers in a vector; `SPARSE` for sparse ones."""
+    """Return how many numbers a vector has; `SPARSE` for sparse ones."""
     return SPARSE if isinstance(rows, SparseRows) else int(rows.shape[1])
 
 
@@ -97,7 +102,7 @@ SMALL_SEGMENTS = 16
 
 
 class VectorWriter(ABC):
-    """Takes vectors; what is written stays even if the writer's transaction is taken back."""
+    """Writer of vectors; what is written stays even if the writer's transaction is taken back."""
 
     def __init__(self) -> None:
         self._pending: dict[str, dict[bytes, AnyRows]] = {}
@@ -110,20 +115,20 @@ class VectorWriter(ABC):
     ) -> None:
         """Add vectors; vectors with a known key stay as they are. The first one has `dimension`, if not 0."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
-        known = self._dimension(embedder) or dimension or None
-        rows = accepted(embedder, len(hashes), vectors, known, unit)
+        expected = self._dimension(embedder) or dimension or None
+        rows = check_vectors(embedder, len(hashes), vectors, expected, unit)
         self._collect(embedder, hashes, [row[None].copy() for row in rows])
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
         refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
         if len(rows) != len(hashes):
             raise StoreError(f"{len(hashes)} hashes came with {len(rows)} sparse vectors. Write one row for each hash.")
-        self._collect(embedder, hashes, [rows.only(at) for at in range(len(rows))])
+        self._collect(embedder, hashes, [rows.select(row) for row in range(len(rows))])
 
     def _collect(self, embedder: str, hashes: Sequence[bytes], rows: Sequence[AnyRows]) -> None:
-        pending, known = self._pending.setdefault(embedder, {}), self._known(embedder, hashes)
+        pending, stored = self._pending.setdefault(embedder, {}), self._stored_hashes(embedder, hashes)
         for hash, row in zip(hashes, rows, strict=True):
-            if hash not in known:
+            if hash not in stored:
                 pending.setdefault(hash, row)
         if len(pending) >= FLUSHED_ROWS:
             self._write(embedder)
@@ -136,11 +141,11 @@ class VectorWriter(ABC):
         Args:
             generation: in which they are published.
         """
-        known = self._dimension(embedder)
+        expected = self._dimension(embedder)
         for part in parts:
-            refuse_other_kind(embedder, known, sparse=isinstance(part, SparseRows))
+            refuse_other_kind(embedder, expected, sparse=isinstance(part, SparseRows))
             if not isinstance(part, SparseRows):
-                accepted(embedder, len(part), part, known, unit)
+                check_vectors(embedder, len(part), part, expected, unit)
         self._replace(embedder, hashes, parts, generation)
 
     def keep(self) -> None:
@@ -152,9 +157,9 @@ class VectorWriter(ABC):
         self.keep()
 
     def _dimension(self, embedder: str) -> int | None:
-        known = self._stored_dimension(embedder)
+        stored = self._stored_dimension(embedder)
         pending = next(iter(self._pending.get(embedder, {}).values()), None)
-        return known[0] if known else None if pending is None else dimension_of(pending)
+        return stored[0] if stored else None if pending is None else dimension_of(pending)
 
     def _write(self, embedder: str) -> None:
         if pending := self._pending[embedder]:
@@ -162,12 +167,12 @@ class VectorWriter(ABC):
             pending.clear()
 
     @abstractmethod
-    def _known(self, embedder: str, hashes: Sequence[bytes]) -> set[bytes]:
-        """Which of these hashes have vectors that were written."""
+    def _stored_hashes(self, embedder: str, hashes: Sequence[bytes]) -> set[bytes]:
+        """Return which of these hashes have vectors that were written."""
 
     @abstractmethod
     def _stored_dimension(self, embedder: str) -> Sequence[int] | None:
-        """A row that begins with the numbers in a vector; None where none was written."""
+        """Return a row that begins with the numbers in a vector; None where none was written."""
 
     @abstractmethod
     def _store(self, embedder: str, pending: Mapping[bytes, AnyRows]) -> None: ...
@@ -190,12 +195,12 @@ class SegmentWriter(VectorWriter):
             if len(small) >= SMALL_SEGMENTS:
                 self._join(embedder, small)
 
-    def _known(self, embedder: str, hashes: Sequence[bytes]) -> set[bytes]:
+    def _stored_hashes(self, embedder: str, hashes: Sequence[bytes]) -> set[bytes]:
         return {hash for hash in hashes if self.connection.execute(sql.HAS_VECTOR, (embedder, hash)).fetchone()}
 
     def _stored_dimension(self, embedder: str) -> Sequence[int] | None:
-        known = self.connection.execute(sql.SEGMENTS_OF, (embedder,)).fetchone()
-        return known and known[1:]  # type: ignore[no-any-return]
+        row = self.connection.execute(sql.SEGMENTS_OF, (embedder,)).fetchone()
+        return row and row[1:]  # type: ignore[no-any-return]
 
     def _store(self, embedder: str, pending: Mapping[bytes, AnyRows]) -> None:
         number = self._register(embedder, list(pending), list(pending.values()))
@@ -204,13 +209,13 @@ class SegmentWriter(VectorWriter):
 
     def _replace(self, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows], generation: int) -> None:
         number = self._register(embedder, hashes, parts)
-        moved = ((embedder, hash, number, row) for row, hash in enumerate(hashes))
-        self.connection.executemany(sql.REPLACE_VECTOR, moved)
+        values = ((embedder, hash, number, row) for row, hash in enumerate(hashes))
+        self.connection.executemany(sql.REPLACE_VECTOR, values)
         for old, *_ in self.connection.execute(sql.SEGMENTS_OF, (embedder,)).fetchall():
             self.connection.execute(sql.DROP_EMPTY_SEGMENT, (embedder, old))
-        noted = self.connection.execute(sql.CURSOR, (sql.REPLACED, embedder)).fetchone()
-        if noted is None or noted[1] != generation:
-            self.connection.execute(sql.SET_CURSOR, guarded(sql.REPLACED, embedder, str(number), generation))
+        cursor = self.connection.execute(sql.CURSOR, (sql.REPLACED, embedder)).fetchone()
+        if cursor is None or cursor[1] != generation:
+            self.connection.execute(sql.SET_CURSOR, with_digest(sql.REPLACED, embedder, str(number), generation))
 
     def _register(self, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows]) -> int:
         number = next_number(self.store, embedder)
@@ -223,29 +228,29 @@ class SegmentWriter(VectorWriter):
     def _join(self, embedder: str, numbers: Sequence[int]) -> None:
         fail_point("vectors.merge")
         current = {number: current_rows(self.store, self.connection, embedder, number) for number in numbers}
-        hashes = [(number, hash) for number, (found, _) in current.items() for hash in found]
+        hashes = [(number, hash) for number, (segment_hashes, _) in current.items() for hash in segment_hashes]
         parts = [rows for _, rows in current.values()]
-        joined = self._register(embedder, [hash for _, hash in hashes], parts)
-        moved = ((joined, row, embedder, hash, number) for row, (number, hash) in enumerate(hashes))
-        self.connection.executemany(sql.MOVE_VECTOR, moved)
+        new_number = self._register(embedder, [hash for _, hash in hashes], parts)
+        values = ((new_number, row, embedder, hash, number) for row, (number, hash) in enumerate(hashes))
+        self.connection.executemany(sql.MOVE_VECTOR, values)
         for number in numbers:
             self.connection.execute(sql.DROP_SEGMENT, (embedder, number))
 
 
 def current_rows(store: Path, connection: Connection, embedder: str, number: int) -> tuple[Sequence[bytes], AnyRows]:
-    """Hashes and rows of a segment, without replaced ones."""
+    """Return hashes and rows of a segment, without replaced ones."""
     segment = open_any(segment_path(store, embedder, number))
-    kept = sorted(row for _, row in connection.execute(sql.VECTOR_ROWS, (embedder, number)))
+    current = sorted(row for _, row in connection.execute(sql.VECTOR_ROWS, (embedder, number)))
     content = content_of(segment)
-    if len(kept) == len(segment.hashes):
+    if len(current) == len(segment.hashes):
         return segment.hashes, content
     if isinstance(content, SparseRows):
-        return [segment.hashes[row] for row in kept], SparseRows.together(content.only(row) for row in kept)
-    return [segment.hashes[row] for row in kept], content[kept]
+        return [segment.hashes[row] for row in current], SparseRows.concatenate(content.select(row) for row in current)
+    return [segment.hashes[row] for row in current], content[current]
 
 
 def next_number(store: Path, embedder: str) -> int:
-    """A number that no segment of the embedder has, on the disk or before."""
+    """Return a number that no segment of the embedder has, on the disk or before."""
     folder = segment_path(store, embedder, 0).parent
     return max((int(path.stem) for path in folder.glob("*.seg")), default=0) + 1
 
@@ -255,31 +260,31 @@ FROZEN_ROWS = 262_144
 _GROWTH = 4
 
 
-def joined(rows: Mapping[int, int], above: int | None, small: int, many: int) -> list[list[int]]:
-    """Numbers of the segments to be joined, for each new segment; in the order in which they were written.
+def plan_joins(rows: Mapping[int, int], graph_rows: int | None, small: int, many: int) -> list[list[int]]:
+    """Plan which segments to join: their numbers for each new segment, in the order in which they were written.
 
     Segments that have `FROZEN_ROWS` together are joined for good. The others are joined when the rows without a graph
-    are a quarter of those with one, and at least `above`, from which a segment has a graph: so a row gets into few of
+    are a quarter of those with one, and at least `graph_rows`, from which a segment has a graph: so a row gets into few of
     them. Else those with fewer rows than `small` are joined if there are `many`.
 
-    >>> joined({1: 300_000, 2: 200_000, 3: 70_000, 4: 10}, None, small=4096, many=16)
+    >>> plan_joins({1: 300_000, 2: 200_000, 3: 70_000, 4: 10}, None, small=4096, many=16)
     [[2, 3]]
-    >>> joined({1: 50_000, 2: 9_000, 3: 12_000}, 20_000, small=4096, many=16)
+    >>> plan_joins({1: 50_000, 2: 9_000, 3: 12_000}, 20_000, small=4096, many=16)
     [[1, 2, 3]]
     """
-    groups, rest = _frozen(rows)
-    covered = sum(rows[number] for number in rest if above is not None and rows[number] >= above)
+    groups, rest = _split_full(rows)
+    covered = sum(rows[number] for number in rest if graph_rows is not None and rows[number] >= graph_rows)
     loose = sum(rows[number] for number in rest) - covered
-    few = [number for number in rest if rows[number] < small]
-    if above is not None and loose >= max(above, covered // _GROWTH) and len(rest) > 1:
+    small_segments = [number for number in rest if rows[number] < small]
+    if graph_rows is not None and loose >= max(graph_rows, covered // _GROWTH) and len(rest) > 1:
         groups.append(rest)
-    elif len(few) >= many:
-        groups.append(few)
+    elif len(small_segments) >= many:
+        groups.append(small_segments)
     return groups
 
 
-def _frozen(rows: Mapping[int, int]) -> tuple[list[list[int]], list[int]]:
-    """What is joined for good, and what is left."""
+def _split_full(rows: Mapping[int, int]) -> tuple[list[list[int]], list[int]]:
+    """Split the segments into those that are joined for good, and the rest."""
     groups: list[list[int]] = []
     gathered: list[int] = []
     for number in sorted(number for number, count in rows.items() if count < FROZEN_ROWS):

@@ -17,19 +17,20 @@ import numpy.typing as npt
 from spolia.models.vectors import SparseRows, Terms, TermWeights
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.snapshot.hit_order import Ids
-from spolia.stores.vectors.dense import head, open_checked, write_checked
+from spolia.stores.vectors.dense import open_checked, segment_head, write_checked
 from spolia.stores.vectors.placement import Rows
-from spolia.stores.vectors.search import Found, Scores, ordered_scores
+from spolia.stores.vectors.search import Rankings, Scores, rank_scores
 
 MAGIC = b"SPLSPR01"
 ENTRY_BYTES = 8
 """Of a term and its weight."""
+# The offsets that follow are mapped as int64, so that they begin at a multiple of 8.
 _WIDE = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """The entries of a segment by term: those of `terms[i]` are at `offsets[i] : offsets[i + 1]`."""
+    """Entries of a segment by term: those of `terms[i]` are at `offsets[i] : offsets[i + 1]`."""
 
     terms: Terms
     offsets: Rows
@@ -39,7 +40,7 @@ class Lists:
 
 @dataclass(frozen=True, eq=False)
 class SparseSegment:
-    """An opened segment: `hashes[i]` is the content hash of the text whose vector is row `i` of `rows`."""
+    """Opened segment: `hashes[i]` is the content hash of the text whose vector is row `i` of `rows`."""
 
     embedder: str
     hashes: Sequence[bytes]
@@ -50,33 +51,33 @@ class SparseSegment:
     def rows(self) -> SparseRows:
         return SparseRows(*self.entries)
 
-    def row(self, at: int) -> SparseRows:
+    def row(self, index: int) -> SparseRows:
         offsets, terms, weights = self.entries
-        entries = slice(int(offsets[at]), int(offsets[at + 1]))
+        entries = slice(int(offsets[index]), int(offsets[index + 1]))
         return SparseRows(np.array([0, entries.stop - entries.start]), terms[entries], weights[entries])
 
     def scores(self, terms: Terms, weights: TermWeights) -> Scores:
-        """Products of a query with every row, in float64, added up in the order of the terms."""
-        lists, found = self.lists, np.zeros(len(self.hashes), dtype=np.float64)
+        """Return the products of a query with every row, in float64, added up in the order of the terms."""
+        lists, sums = self.lists, np.zeros(len(self.hashes), dtype=np.float64)
         if not len(lists.terms):
-            return found
-        at = np.minimum(np.searchsorted(lists.terms, terms), len(lists.terms) - 1)
-        for list_, term, weight in zip(at, terms, weights.astype(np.float64), strict=True):
+            return sums
+        list_numbers = np.minimum(np.searchsorted(lists.terms, terms), len(lists.terms) - 1)
+        for list_, term, weight in zip(list_numbers, terms, weights.astype(np.float64), strict=True):
             if lists.terms[list_] == term:
                 entries = slice(int(lists.offsets[list_]), int(lists.offsets[list_ + 1]))
-                found[lists.rows[entries]] += lists.weights[entries] * weight  # a row is in a list once
-        return found
+                sums[lists.rows[entries]] += lists.weights[entries] * weight  # a row is in a list once
+        return sums
 
 
-def packed(row: SparseRows) -> bytes:
-    """One row as bytes: its terms, int32, and their weights, float32."""
+def pack_row(row: SparseRows) -> bytes:
+    """Pack one row as bytes: its terms, int32, and their weights, float32."""
     return _bytes(row.terms, "<i4") + _bytes(row.weights, "<f4")
 
 
-def unpacked(entries: bytes) -> SparseRows:
-    """The row that was packed.
+def unpack_row(entries: bytes) -> SparseRows:
+    """Unpack a row.
 
-    >>> unpacked(packed(SparseRows.of([{7: 1.5, 2: 0.5}]))).weights_of(0)
+    >>> unpack_row(pack_row(SparseRows.of([{7: 1.5, 2: 0.5}]))).weights_of(0)
     {2: 0.5, 7: 1.5}
     """
     count = len(entries) // ENTRY_BYTES
@@ -99,7 +100,7 @@ def _content(embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> Iterat
     lists = lists_of(rows)
     terms = lists.terms
     header = {"embedder": embedder, "count": len(rows), "entries": len(rows.terms), "terms": len(terms)}
-    yield head(MAGIC, header, hashes)
+    yield segment_head(MAGIC, header, hashes)
     yield _bytes(rows.offsets, "<i8") + _bytes(rows.terms, "<i4") + _bytes(rows.weights, "<f4")
     yield _bytes(terms, "<i4").ljust(_padded(len(terms)), b"\0")
     yield _bytes(lists.offsets, "<i8") + _bytes(lists.rows, "<i4") + _bytes(lists.weights, "<f4")
@@ -121,31 +122,37 @@ def _sizes(header: dict[str, Any]) -> list[int]:
 def open_sparse(path: Path) -> SparseSegment:
     header, hashes, body = open_checked(path, MAGIC, lambda header: sum(_sizes(header)))
     ends = np.cumsum(_sizes(header))[:-1]
-    offsets, terms, weights, known, begins, by_term, their = np.split(body, ends)
+    offsets, terms, weights, list_terms, list_offsets, list_rows, list_weights = np.split(body, ends)
     entries = offsets.view("<i8"), terms.view("<i4"), weights.view("<f4")
-    lists = Lists(known.view("<i4")[: header["terms"]], begins.view("<i8"), by_term.view("<i4"), their.view("<f4"))
+    lists = Lists(
+        list_terms.view("<i4")[: header["terms"]],
+        list_offsets.view("<i8"),
+        list_rows.view("<i4"),
+        list_weights.view("<f4"),
+    )
     return SparseSegment(header["embedder"], hashes, entries, lists)
 
 
 class SparseSearch:
-    """Finds the nodes of a group whose sparse vectors have the largest products with a query's; exact."""
+    """Exact search for the nodes of a group whose sparse vectors have the largest products with a query's."""
 
     def __init__(self, keys: Keys, segments: Sequence[SparseSegment], places: Rows) -> None:
         self.keys, self.segments, self.places = keys, segments, places
 
-    def search(self, queries: SparseRows, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
-        """See `Search`; a node that shares no term with the query has the score 0, and these are ordered by key."""
-        wanted = min(top_k, allowed.count)
-        if wanted <= 0:
+    def search(self, queries: SparseRows, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Rankings:
+        """Search as `Search` does; a node that shares no term with the query has the score 0, and these are ordered by
+        key."""
+        limit = min(top_k, allowed.count)
+        if limit <= 0:
             return [[] for _ in range(len(queries))]
         places, keys = self.places, self.keys
         if allowed.mask is not None:
             places, keys = places[allowed.mask], keys[allowed.mask]
-        found = []
-        for at in range(len(queries)):
-            scores = np.concatenate([segment.scores(*queries.row(at)) for segment in self.segments])
-            found.append(_best(keys, scores[places], wanted, ids))
-        return found
+        rankings = []
+        for row in range(len(queries)):
+            scores = np.concatenate([segment.scores(*queries.row(row)) for segment in self.segments])
+            rankings.append(_rank(keys, scores[places], limit, ids))
+        return rankings
 
     def row(self, position: int) -> SparseRows:
         row = int(self.places[position])
@@ -156,18 +163,18 @@ class SparseSearch:
         raise IndexError(position)
 
 
-def _best(keys: Keys, scores: Scores, wanted: int, ids: Ids | None) -> list[tuple[int, float]]:
-    above = np.flatnonzero(scores > 0)
-    found = ordered_scores(keys[above], scores[above], wanted, ids)
-    if len(found) < wanted:
+def _rank(keys: Keys, scores: Scores, limit: int, ids: Ids | None) -> list[tuple[int, float]]:
+    matching = np.flatnonzero(scores > 0)
+    hits = rank_scores(keys[matching], scores[matching], limit, ids)
+    if len(hits) < limit:
         rest = np.flatnonzero(scores <= 0)
-        found += _by_key(keys[rest], scores[rest], wanted - len(found))
-    return found
+        hits += _rank_by_key(keys[rest], scores[rest], limit - len(hits))
+    return hits
 
 
-def _by_key(keys: Keys, scores: Scores, wanted: int) -> list[tuple[int, float]]:
-    lowest = np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
-    above = np.flatnonzero(scores > lowest)
-    equal = np.flatnonzero(scores == lowest)[: wanted - len(above)]  # by key, as the keys ascend
-    order = np.concatenate([above[np.lexsort((above, -scores[above]))], equal])
-    return [(int(keys[at]), float(scores[at])) for at in order]
+def _rank_by_key(keys: Keys, scores: Scores, limit: int) -> list[tuple[int, float]]:
+    lowest = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+    better = np.flatnonzero(scores > lowest)
+    equal = np.flatnonzero(scores == lowest)[: limit - len(better)]  # by key, as the keys ascend
+    order = np.concatenate([better[np.lexsort((better, -scores[better]))], equal])
+    return [(int(keys[index]), float(scores[index])) for index in order]

@@ -104,7 +104,7 @@ def define(writer: Writer, metric: Metric = "cosine", *, sparse: bool = False) -
 
 def put(writer: Writer, entry: Entry) -> None:
     """Put an entry in the place of what its source held."""
-    writer.put(entry.document, entry.nodes(), entry.source)
+    writer.put_document(entry.document, entry.nodes(), entry.source)
 
 
 def embed(writer: Writer) -> int:
@@ -113,14 +113,16 @@ def embed(writer: Writer) -> int:
     if lacking:
         texts = [text for _, text in lacking]
         writer.add_vectors(DENSE.name, [hash for hash, _ in lacking], DENSE.embed(texts, kind="passage"))
-    if writer.manifests["line"].embedded(SPARSE) and (terms := list(writer.unembedded("line", SPARSE))):
+    if writer.manifests["line"].find_embedding(SPARSE) and (terms := list(writer.unembedded("line", SPARSE))):
         writer.add_sparse(SPARSE, [hash for hash, _ in terms], weighed([text for _, text in terms]))
     return len(lacking)
 
 
 def weighed(texts: Iterable[str]) -> SparseRows:
     """A weight for each word."""
-    return SparseRows.of([{crc32(word.encode()) % 997: 0.5 + len(word) for word in text.split()} for text in texts])
+    return SparseRows.from_weights(
+        [{crc32(word.encode()) % 997: 0.5 + len(word) for word in text.split()} for text in texts]
+    )
 
 
 def fill(corpus: Corpus, shelf: Sequence[Entry], metric: Metric = "cosine", *, sparse: bool = False) -> Corpus:

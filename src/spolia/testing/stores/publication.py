@@ -119,11 +119,14 @@ class Publishing(Contract):
                 raise StoreError("no more pages")
 
             with corpus.writer() as writer:
-                assert refused(StoreError, partial(writer.put, bad.document, broken(), bad.source)) == "no more pages"
-                refused(StoreError, partial(writer.put, bad.document.but(text="\ud800"), nodes, bad.source))
+                assert (
+                    refused(StoreError, partial(writer.put_document, bad.document, broken(), bad.source))
+                    == "no more pages"
+                )
+                refused(StoreError, partial(writer.put_document, bad.document.but(text="\ud800"), nodes, bad.source))
                 refused(StoreError, partial(writer.remove, "nothing"))
                 for wrong in ([nodes[0]] * 2, [nodes[0].but(group="page")], [nodes[0].but(document="other")]):
-                    refused(StoreError, partial(writer.put, bad.document, wrong, bad.source))
+                    refused(StoreError, partial(writer.put_document, bad.document, wrong, bad.source))
                 put(writer, Entry("good.txt", "a good zeppelin"))
                 embed(writer)
             snapshot = corpus.snapshot()
@@ -308,7 +311,7 @@ class Carrying(Contract):
             import_store(tmp_path / "1.zip", other)
             with other.writer() as writer:
                 assert sorted(writer.cursors()) == ["sql://notes/", "web:https://example.org/"]
-            known = before.opened.rows(sql.CURSORS_AT, {"at": before.generation})
+            known = before.open_store.rows(sql.CURSORS_AT, {"at": before.generation})
             assert [tuple(row) for row in known] == [("web:https://example.org/", "https://example.org/a", "1")]
 
     def test_nothing_is_imported_over_what_is_there(self, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Searching(Contract):
                         assert all(id in may and abs(score - right[id]) < 1e-4 for id, score in got.items())
                         left = [score for id, score in right.items() if id in may and id not in got]
                         assert not (got and left) or min(got.values()) > max(left) - 1e-4
-                every = snapshot.hits(snapshot.search("line", text, 500, ALL, every=True), ALL)
+                every = snapshot.hits(snapshot.search("line", text, 500, ALL, require_all=True), ALL)
                 assert all(set(text.split()) - {"the", "of"} <= set(hit.node.text.split()) for hit in every)
 
     def test_scores_tell_nothing_of_what_is_gone(self, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ class Searching(Contract):
                 allowed = snapshot.allowed("line", who, filter)
                 keys = allowed.keys[allowed.positions()].tolist()
                 rows = [_row(node.indexed_text) for node in snapshot.nodes(keys, ALL)]
-                found = snapshot.sparse("line", SPARSE, weighed(QUESTIONS), 7, who, filter)
+                found = snapshot.nearest_sparse("line", SPARSE, weighed(QUESTIONS), 7, who, filter)
                 for query, got in zip(queries, found, strict=True):
                     scores = [sum(weight * row.get(term, 0.0) for term, weight in query.items()) for row in rows]
                     held = [(key, score) for key, score in zip(keys, scores, strict=True) if score > 0]
@@ -132,7 +132,9 @@ class Searching(Contract):
                 snapshot = corpus.latest()
                 found = snapshot.vectors("line", DENSE.name, snapshot.allowed("line", ALL, None))
                 assert (found == DENSE.embed(expected, kind="passage")).all(), round
-                for row, text in zip(snapshot.sparse("line", SPARSE, weighed(changed), 500, ALL), changed, strict=True):
+                for row, text in zip(
+                    snapshot.nearest_sparse("line", SPARSE, weighed(changed), 500, ALL), changed, strict=True
+                ):
                     scores = [
                         sum(weight * _row(of).get(term, 0.0) for term, weight in _row(text).items()) for of in expected
                     ]
@@ -167,7 +169,7 @@ class Searching(Contract):
         parents = [node.parent for node in every]
         assert {node.id for node in children(snapshot, parents, group, who)} == may
         for entry in shelf:
-            assert {one.id for one in snapshot.numbered(entry.id, group, 0, 99, who)} == {
+            assert {one.id for one in snapshot.numbered_nodes(entry.id, group, 0, 99, who)} == {
                 id for id in may if id.startswith(f"{entry.id}:")
             }
 

@@ -7,13 +7,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spolia.errors import DataError, installed
-from spolia.evaluation.data.formats.form import Asked, Form, Placed, passage_groups
-from spolia.evaluation.data.formats.native import plain
-from spolia.evaluation.data.json_lines import whole_files
+from spolia.errors import DataError, require_extra
+from spolia.evaluation.data.formats.form import Form, PlacedItem, PlacedPassage, passage_groups
+from spolia.evaluation.data.formats.native import decode_meta
+from spolia.evaluation.data.json_lines import replace_files
 from spolia.types import Document, Item, Meta
 
 LAST_MODIFIED = "last_modified_datetime"
+# AutoRAG asks for a time of every passage, which other data sets do not have.
 NO_TIME = datetime(1970, 1, 1)
 QUESTION = ("qid", "query", "retrieval_gt", "generation_gt")
 PASSAGE = ("doc_id", "contents")
@@ -23,26 +24,26 @@ BATCH = 1024
 class AutoRAG(Form):
     """`retrieval_gt` is an AND of ORs as our gold is; what else a row has is kept as metadata."""
 
-    called: ClassVar[str] = "autorag"
+    name: ClassVar[str] = "autorag"
     files: ClassVar[str] = "qa.parquet, corpus.parquet"
     needs_passages: ClassVar[bool] = True
 
     def fits(self, path: Path) -> bool:
-        return _table(path, "qa") is not None
+        return _find_table(path, "qa") is not None
 
     def corpus(self, path: Path) -> Sequence[Path]:
-        found = _table(path, "corpus")
-        return () if found is None else (found,)
+        file = _find_table(path, "corpus")
+        return () if file is None else (file,)
 
-    def passages(self, path: Path) -> Iterator[Placed]:
+    def passages(self, path: Path) -> Iterator[PlacedPassage]:
         for place, row in _rows(path, "corpus", PASSAGE):
             title = row.get("title") or ""
             meta = meta_of(row, (*PASSAGE, "title"))
             yield place, Document(_text(place, row, "doc_id"), str(row["contents"] or ""), title=str(title), meta=meta)
 
-    def items(self, path: Path) -> Iterator[Asked]:
+    def items(self, path: Path) -> Iterator[PlacedItem]:
         for place, row in _rows(path, "qa", QUESTION[:3]):
-            answers = _listed(row.get("generation_gt"))
+            answers = _as_list(row.get("generation_gt"))
             yield (
                 place,
                 Item(
@@ -54,27 +55,28 @@ class AutoRAG(Form):
                 ),
             )
 
-    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
+    def write_files(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        _write(path / "corpus.parquet", [_passage_row(one) for one in passages])
-        _write(path / "qa.parquet", [_item_row(one, self.called) for one in items])
+        _write(path / "corpus.parquet", [_passage_row(passage) for passage in passages])
+        _write(path / "qa.parquet", [_item_row(item, self.name) for item in items])
 
 
-def _passage_row(one: Document) -> dict[str, Any]:
-    """AutoRAG asks for a path and for a time of every passage; objects elsewhere stay JSON, as their fields differ."""
-    named = ("metadata", "path", "start_end_idx")
-    meta = dict(one.meta) | plain(tuple(pair for pair in one.meta if pair[0] in named))
-    told = meta.pop("metadata", None)
-    metadata = {name: _time(value) for name, value in told.items()} if isinstance(told, dict) else {}
-    known = {"doc_id": one.id, "contents": one.text, "path": meta.pop("path", None) or one.uri or None}
-    known["start_end_idx"] = meta.pop("start_end_idx", None) or [0, len(one.text)]
-    title = {"title": one.title} if one.title else {}
-    return known | {"metadata": {LAST_MODIFIED: NO_TIME} | metadata} | title | meta
+def _passage_row(passage: Document) -> dict[str, Any]:
+    """Return the row of a passage. AutoRAG asks for a path and a time of each; objects elsewhere stay JSON, as their
+    fields differ."""
+    json_fields = ("metadata", "path", "start_end_idx")
+    meta = dict(passage.meta) | decode_meta(tuple(pair for pair in passage.meta if pair[0] in json_fields))
+    stored = meta.pop("metadata", None)
+    metadata = {name: _time(value) for name, value in stored.items()} if isinstance(stored, dict) else {}
+    row = {"doc_id": passage.id, "contents": passage.text, "path": meta.pop("path", None) or passage.uri or None}
+    row["start_end_idx"] = meta.pop("start_end_idx", None) or [0, len(passage.text)]
+    title = {"title": passage.title} if passage.title else {}
+    return row | {"metadata": {LAST_MODIFIED: NO_TIME} | metadata} | title | meta
 
 
-def _item_row(one: Item, form: str) -> dict[str, Any]:
-    gold = [list(group) for group in passage_groups(one, form)]
-    return dict(zip(QUESTION, (one.id, one.question, gold, list(one.answers)), strict=True)) | dict(one.meta)
+def _item_row(item: Item, form: str) -> dict[str, Any]:
+    gold = [list(group) for group in passage_groups(item, form)]
+    return dict(zip(QUESTION, (item.id, item.question, gold, list(item.answers)), strict=True)) | dict(item.meta)
 
 
 def _time(value: Any) -> Any:
@@ -86,23 +88,23 @@ def _time(value: Any) -> Any:
         return value
 
 
-def _table(path: Path, name: str) -> Path | None:
-    """`qa.parquet`, or the one file that is called so with something after it, such as `qa_test.parquet`."""
-    if (whole := path / f"{name}.parquet").is_file():
-        return whole
-    found = sorted(path.glob(f"{name}*.parquet")) if path.is_dir() else []
-    return found[0] if len(found) == 1 else None
+def _find_table(path: Path, name: str) -> Path | None:
+    """Find `qa.parquet`, or the one file that is called so with something after it, such as `qa_test.parquet`."""
+    if (exact := path / f"{name}.parquet").is_file():
+        return exact
+    candidates = sorted(path.glob(f"{name}*.parquet")) if path.is_dir() else []
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _rows(path: Path, name: str, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    file = _table(path, name)
+    file = _find_table(path, name)
     if file is None:
         raise DataError(f"There is no {name}.parquet in {path}. A data set of AutoRAG has {AutoRAG.files}.")
     return parquet_rows(file, columns)
 
 
 def parquet_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of a file, each with where it stands; DataError if a column is missing."""
+    """Yield the rows of a file, each with where it stands; raise DataError if a column is missing."""
     parquet = _pyarrow("parquet", file)
     try:
         with parquet.ParquetFile(file) as table:
@@ -123,21 +125,21 @@ def parquet_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str,
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     import_ = _pyarrow("", path)
     try:
-        table = import_.Table.from_pylist(_filled(rows))
+        table = import_.Table.from_pylist(_fill_columns(rows))
     except (import_.ArrowInvalid, import_.ArrowTypeError) as error:
         raise DataError(
             f"{path}: rows have values of different kinds in one column: {error}. Write the form 'spolia' instead."
         ) from error
-    with whole_files(path) as (part,):
+    with replace_files(path) as (part,):
         _pyarrow("parquet", path).write_table(table, part)
 
 
-def _filled(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A column that any row has is one of the table; one whose values are of several kinds is of texts."""
+def _fill_columns(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give every row the columns of all rows; a column whose values are of several kinds becomes one of texts."""
     columns = dict.fromkeys(name for row in rows for name in row)
     kinds = {name: {type(row[name]) for row in rows if row.get(name) is not None} for name in columns}
-    made: dict[str, Callable[[Any], Any]] = {name: _as_text for name in columns if len(kinds[name]) > 1}
-    return [{name: made.get(name, lambda value: value)(row.get(name)) for name in columns} for row in rows]
+    converters: dict[str, Callable[[Any], Any]] = {name: _as_text for name in columns if len(kinds[name]) > 1}
+    return [{name: converters.get(name, lambda value: value)(row.get(name)) for name in columns} for row in rows]
 
 
 def _as_text(value: Any) -> Any:
@@ -145,40 +147,42 @@ def _as_text(value: Any) -> Any:
 
 
 def _pyarrow(module: str, file: Path) -> Any:
-    with installed("parquet", "pyarrow", f"The Parquet file {file}"):
+    with require_extra("parquet", "pyarrow", f"The Parquet file {file}"):
         return import_module(f"pyarrow.{module}" if module else "pyarrow")
 
 
 def _text(place: str, row: Mapping[str, Any], name: str) -> str:
-    found = row[name]
-    if isinstance(found, int) and not isinstance(found, bool):
-        return str(found)
-    if not isinstance(found, str) or not found:
-        raise DataError(f"{place}: {name!r} is {found!r}; write a text.")
-    return found
+    value = row[name]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        raise DataError(f"{place}: {name!r} is {value!r}; write a text.")
+    return value
 
 
-def _groups(place: str, found: Any) -> tuple[tuple[str, ...], ...]:
-    """Lists of lists; one list is a group, one text a group of one, as AutoRAG reads them."""
-    outer = _listed(found)
-    inner = outer if any(isinstance(one, list | tuple) for one in outer) else [outer] if outer else []
-    groups = [tuple(dict.fromkeys(map(str, _listed(group)))) for group in inner]
+def _groups(place: str, cell: Any) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of a cell: lists of lists; one list is a group, one text a group of one, as AutoRAG reads them."""
+    outer = _as_list(cell)
+    inner = outer if any(isinstance(member, list | tuple) for member in outer) else [outer] if outer else []
+    groups = [tuple(dict.fromkeys(map(str, _as_list(group)))) for group in inner]
     if any(not group for group in groups) and len(groups) > 1:
         raise DataError(f"{place}: 'retrieval_gt' holds an empty group. Name at least one passage, or leave it out.")
     return tuple(dict.fromkeys(group for group in groups if group))
 
 
-def _listed(found: Any) -> list[Any]:
-    return [] if found is None else list(found) if isinstance(found, list | tuple) else [found]
+def _as_list(cell: Any) -> list[Any]:
+    return [] if cell is None else list(cell) if isinstance(cell, list | tuple) else [cell]
 
 
-def meta_of(row: Mapping[str, Any], known: Sequence[str]) -> Meta:
-    """All other columns; what is no scalar as JSON, times as ISO 8601."""
-    rest = ((name, value) for name, value in row.items() if name not in known and value is not None)
-    return tuple((name, value if isinstance(value, str | int | float) else _json(value)) for name, value in rest)
+def meta_of(row: Mapping[str, Any], columns: Sequence[str]) -> Meta:
+    """Return all other columns; what is no scalar as JSON, times as ISO 8601."""
+    remaining = ((name, value) for name, value in row.items() if name not in columns and value is not None)
+    return tuple(
+        (name, value if isinstance(value, str | int | float) else _as_json(value)) for name, value in remaining
+    )
 
 
-def _json(value: Any) -> str:
+def _as_json(value: Any) -> str:
     if isinstance(value, datetime | date):
         return value.isoformat()
-    return json.dumps(value, ensure_ascii=False, default=lambda one: getattr(one, "isoformat", one.__str__)())
+    return json.dumps(value, ensure_ascii=False, default=lambda item: getattr(item, "isoformat", item.__str__)())

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 from spolia.deferred import python_calamine as calamine
 from spolia.errors import DataError, DocumentError, require
 from spolia.evaluation.data.formats.autorag import meta_of, parquet_rows
-from spolia.evaluation.data.formats.form import Asked, Form, Placed
-from spolia.evaluation.data.formats.native import item_in
-from spolia.evaluation.data.json_lines import first_record, records
+from spolia.evaluation.data.formats.form import Form, PlacedItem, PlacedPassage
+from spolia.evaluation.data.formats.native import parse_item
+from spolia.evaluation.data.json_lines import read_first_record, read_records
 from spolia.indexing.readers.records import dialect_of, rows_of
-from spolia.indexing.readers.text import decoded
+from spolia.indexing.readers.text import decode
 from spolia.types import SOMEWHERE, Document, Gold, Item, Quote, digest_of
 
 COLUMNS: Mapping[str, str] = {
@@ -56,28 +56,30 @@ WIDEST = 100
 
 
 class QuestionTable(Form):
-    """A file with a row for each question. Which column is what is guessed from its name, and told (`columns`)."""
+    """Table with a row for each question. The meaning of a column is guessed from its name, and told (`columns`)."""
 
-    called: ClassVar[str] = "table"
+    name: ClassVar[str] = "table"
     files: ClassVar[str] = "questions.csv (or .tsv, .xlsx, .xls, .parquet, .json, .jsonl)"
 
     def fits(self, path: Path) -> bool:
         if path.suffix.lower() in (".json", ".jsonl"):
-            return path.is_file() and "question" in guessed(path, [first_record(path)])
+            return path.is_file() and "question" in guess_columns(path, [read_first_record(path)])
         return path.is_file() and path.suffix.lower() in READERS
 
-    def passages(self, path: Path) -> Iterator[Placed]:
+    def passages(self, path: Path) -> Iterator[PlacedPassage]:
         raise DataError(f"{path} has questions and no passages. Ask them of a store: --store STORE.")
 
     def columns(self, path: Path) -> Mapping[str, str]:
-        return guessed(path, [row for _, row in islice(_rows(path), SAMPLE)])
+        return guess_columns(path, [row for _, row in islice(_rows(path), SAMPLE)])
 
     def other_columns(self, path: Path) -> Sequence[str]:
-        read = (*self.columns(path).values(), "gold_ids")
-        return list(dict.fromkeys(name for _, row in islice(_rows(path), SAMPLE) for name in row if name not in read))
+        read_columns = (*self.columns(path).values(), "gold_ids")
+        return list(
+            dict.fromkeys(name for _, row in islice(_rows(path), SAMPLE) for name in row if name not in read_columns)
+        )
 
-    def items(self, path: Path) -> Iterator[Asked]:
-        columns, seen = self.columns(path), Counter[str]()
+    def items(self, path: Path) -> Iterator[PlacedItem]:
+        columns, id_counts = self.columns(path), Counter[str]()
         if "question" not in columns:
             names = ", ".join(next((row for _, row in _rows(path)), {}))
             if not names:
@@ -87,12 +89,12 @@ class QuestionTable(Form):
             if _text(row.get(columns.get("accept", ""))).casefold() in REJECTS:
                 continue
             if isinstance(row.get("gold_ids"), list):
-                yield place, item_in(place, {"id": _id(row, columns, seen), **row})
+                yield place, parse_item(place, {"id": _id(row, columns, id_counts), **row})
             elif question := _text(row.get(columns["question"])):
                 yield (
                     place,
                     Item(
-                        _id(row, columns, seen),
+                        _id(row, columns, id_counts),
                         question,
                         answers=tuple(_texts(place, row, columns, "answers", r"\|")),
                         gold=tuple(dict.fromkeys(_gold(place, row, columns))),
@@ -101,64 +103,66 @@ class QuestionTable(Form):
                     ),
                 )
 
-    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
+    def write_files(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         raise DataError("A data set is not written as a table. Write the form 'spolia'.")
 
 
-def guessed(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Which column is read as what: by its name, and the question else by its marks.
+def guess_columns(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Guess which column is read as what: by its name, and the question else by its marks.
 
-    >>> guessed(Path("q.csv"), [{"Frage": "Wer?", "Source File": "a.pdf", "Topic": "sea"}])
+    >>> guess_columns(Path("q.csv"), [{"Frage": "Wer?", "Source File": "a.pdf", "Topic": "sea"}])
     {'question': 'Frage', 'file': 'Source File'}
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     plain = {name: " ".join(re.sub(r"[\W_]+", " ", name).casefold().split()) for name in names}
-    found: dict[str, str] = {}
-    for role, known in COLUMNS.items():
-        free = [name for name in names if name not in found.values()]
-        fitting = (name for way in known.split("|") for name in free if re.fullmatch(way, plain[name]))
-        if (name := next(fitting, None)) is not None:
-            found[role] = name
-    if "question" not in found:
-        asking = Counter(name for row in rows for name in names if ASKS.search(_text(row.get(name))))
-        asked = [name for name, times in asking.most_common() if name not in found.values() and 2 * times >= len(rows)]
-        found = {"question": asked[0], **found} if asked else found
-    return found
+    columns: dict[str, str] = {}
+    for role, patterns in COLUMNS.items():
+        remaining = [name for name in names if name not in columns.values()]
+        matching = (name for pattern in patterns.split("|") for name in remaining if re.fullmatch(pattern, plain[name]))
+        if (name := next(matching, None)) is not None:
+            columns[role] = name
+    if "question" not in columns:
+        mark_counts = Counter(name for row in rows for name in names if ASKS.search(_text(row.get(name))))
+        candidates = [
+            name for name, times in mark_counts.most_common() if name not in columns.values() and 2 * times >= len(rows)
+        ]
+        columns = {"question": candidates[0], **columns} if candidates else columns
+    return columns
 
 
 def _gold(place: str, row: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[tuple[Gold, ...]]:
-    """Each file, page or quote is a group of its own; the pages of a range are one group."""
+    """Yield the gold: each file, page or quote is a group of its own; the pages of a range are one group."""
     files, quotes, pages = (
         _texts(place, row, columns, role, marks)
         for role, marks in (("file", r"[;\n|]"), ("quote", r"\|"), ("page", r"[,;\n|]"))
     )
-    given = quotes or pages
-    if not given or (pages and not quotes and not files):
+    parts = quotes or pages
+    if not parts or (pages and not quotes and not files):
         yield from ((file,) for file in files)
         return
-    if len(files) > 1 and len(files) != len(given):
-        what = f"{len(quotes)} quotes" if quotes else f"{len(pages)} pages"
-        raise DataError(f"{place}: {len(files)} files and {what}. Write as many, in the same order, or one file.")
-    paired = zip(files, given, strict=True) if len(files) > 1 else zip_longest([], given, fillvalue="".join(files))
-    for file, one in paired:
-        yield (Quote(file, SOMEWHERE, one),) if quotes else tuple(_pages(place, file, one))
+    if len(files) > 1 and len(files) != len(parts):
+        amount = f"{len(quotes)} quotes" if quotes else f"{len(pages)} pages"
+        raise DataError(f"{place}: {len(files)} files and {amount}. Write as many, in the same order, or one file.")
+    paired = zip(files, parts, strict=True) if len(files) > 1 else zip_longest([], parts, fillvalue="".join(files))
+    for file, part in paired:
+        yield (Quote(file, SOMEWHERE, part),) if quotes else tuple(_pages(place, file, part))
 
 
-def _pages(place: str, file: str, written: str) -> Iterator[Gold]:
-    found = PAGES.fullmatch(written)
-    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+def _pages(place: str, file: str, cell: str) -> Iterator[Gold]:
+    match = PAGES.fullmatch(cell)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last < first + WIDEST:
-        raise DataError(f"{place}: page {written!r} of {file!r} is not a number or range of pages. Write 3, or 3-5.")
+        raise DataError(f"{place}: page {cell!r} of {file!r} is not a number or range of pages. Write 3, or 3-5.")
     return (f"{file}#page={number}" for number in range(first, last + 1))
 
 
-def _id(row: Mapping[str, Any], columns: Mapping[str, str], seen: Counter[str]) -> str:
-    """Its id; without one a hash of the question, so that it stays in its part when rows are put before it."""
-    if given := _text(row.get(columns.get("id", ""))):
-        return given
+def _id(row: Mapping[str, Any], columns: Mapping[str, str], id_counts: Counter[str]) -> str:
+    """Return its id; without one a hash of the question, so that it stays in its part when rows are put before it."""
+    if cell := _text(row.get(columns.get("id", ""))):
+        return cell
     id = digest_of(_text(row.get(columns["question"]))).hex()[:12]
-    seen[id] += 1
-    return id if seen[id] == 1 else f"{id}-{seen[id]}"
+    id_counts[id] += 1
+    return id if id_counts[id] == 1 else f"{id}-{id_counts[id]}"
 
 
 def _texts(place: str, row: Mapping[str, Any], columns: Mapping[str, str], role: str, marks: str) -> list[str]:
@@ -168,22 +172,23 @@ def _texts(place: str, row: Mapping[str, Any], columns: Mapping[str, str], role:
         with suppress(ValueError, RecursionError):
             cell = json.loads(cell)
     listed: Iterable[Any] = cell if isinstance(cell, list | tuple) else re.split(marks, _text(cell))
-    if nested := [one for one in listed if isinstance(one, list | tuple | Mapping)]:
+    if nested := [value for value in listed if isinstance(value, list | tuple | Mapping)]:
         raise DataError(
             f"{place}: {columns[role]!r} holds {json.dumps(nested[0], default=str)}, which is not a text. Write a list "
             'of texts; for passages of which any one suffices, write "gold_ids": [["a", "b"]].'
         )
-    return [said for one in listed if one is not None and (said := _said(one))]
+    return [text for value in listed if value is not None and (text := _format_cell(value))]
 
 
 def _text(cell: Any) -> str:
-    """A cell as a text; whole numbers, which spreadsheets keep with a fraction, without it."""
+    """Return a cell as a text; whole numbers, which spreadsheets keep with a fraction, without it."""
+    # NaN, which an empty cell of numbers may hold, is the only value that differs from itself.
     if cell is None or cell != cell or isinstance(cell, bool):
         return ""
-    return unguarded(_said(cell))
+    return unguard_cell(_format_cell(cell))
 
 
-def _said(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     return str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell).strip()
 
 
@@ -193,20 +198,21 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield from READERS[path.suffix.lower()](path)
 
 
-def _separated(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_separated(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
-        text = decoded(path.read_bytes(), str(path)).text
+        text = decode(path.read_bytes(), str(path)).text
     except (OSError, DocumentError) as error:
         raise DataError(f"{path} cannot be read: {error}. Save it as CSV in UTF-8.") from error
     dialect = dialect_of(text)
     rows = list(rows_of(f"{text}\n{END}", dialect.mark))
+    # A quote that never closes swallows the rows after it, and so the row added at the end.
     if rows.pop() != [END]:
         raise DataError(f'{path} row {len(rows) + 1}: a quote (") opens and never closes. Close it, or delete it.')
-    yield from _named(path, rows, dialect.has_head)
+    yield from _rows_by_column(path, rows, dialect.has_head)
 
 
-def _sheet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The first sheet that has rows."""
+def _read_sheet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of the first sheet that has rows."""
     require(calamine, f"Reading {path}")
     try:
         book = calamine.CalamineWorkbook.from_path(path)
@@ -214,20 +220,24 @@ def _sheet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         rows = next((rows for rows in sheets if len(rows) > 1), [])
     except (calamine.CalamineError, OSError) as error:
         raise DataError(f"{path} is not a readable workbook: {error}. Save it as XLSX or CSV.") from error
-    yield from _named(path, [[_text(cell) for cell in row] for row in rows], True)
+    yield from _rows_by_column(path, [[_text(cell) for cell in row] for row in rows], True)
 
 
-def _named(path: Path, rows: Sequence[Sequence[str]], has_head: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Rows by the names of their columns, by number if none has names. Titles may stand above the names."""
+def _rows_by_column(
+    path: Path, rows: Sequence[Sequence[str]], has_head: bool
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield rows by the names of their columns, by number if none has names. Titles may stand above the names."""
     width = max(map(len, rows), default=0)
-    naming = (at for at, row in enumerate(rows[:TITLES]) if "question" in guessed(path, [dict.fromkeys(row, "")]))
-    at = 0 if has_head and rows and all(rows[0]) else next(naming, has_head - 1)
-    head = [name.strip() for name in rows[at]] if rows and at >= 0 else []
+    naming = (
+        index for index, row in enumerate(rows[:TITLES]) if "question" in guess_columns(path, [dict.fromkeys(row, "")])
+    )
+    index = 0 if has_head and rows and all(rows[0]) else next(naming, has_head - 1)
+    head = [name.strip() for name in rows[index]] if rows and index >= 0 else []
     for name, times in Counter(filter(None, head)).items():
         if times > 1:
             raise DataError(f"{path} has {times} columns {name!r}. Rename or delete all but one.")
-    names = [name or f"column {at}" for at, name in enumerate([*head, *[""] * (width - len(head))], 1)]
-    for number, row in enumerate(rows[at + 1 :], at + 2):
+    names = [name or f"column {index}" for index, name in enumerate([*head, *[""] * (width - len(head))], 1)]
+    for number, row in enumerate(rows[index + 1 :], index + 2):
         if head and any(cell.strip() for cell in row[len(head) :]):
             raise DataError(
                 f"{path} row {number} has {len(row)} cells, and the header names {len(head)}. {row[len(head)]!r} is "
@@ -238,14 +248,14 @@ def _named(path: Path, rows: Sequence[Sequence[str]], has_head: bool) -> Iterato
 
 
 READERS: Mapping[str, Callable[[Path], Iterator[tuple[str, Mapping[str, Any]]]]] = {
-    ".csv": _separated,
-    ".tsv": _separated,
-    ".xlsx": _sheet,
-    ".xlsm": _sheet,
-    ".xls": _sheet,
+    ".csv": _read_separated,
+    ".tsv": _read_separated,
+    ".xlsx": _read_sheet,
+    ".xlsm": _read_sheet,
+    ".xls": _read_sheet,
     ".parquet": parquet_rows,
-    ".json": records,
-    ".jsonl": records,
+    ".json": read_records,
+    ".jsonl": read_records,
 }
 
 
@@ -259,20 +269,20 @@ _CHANGES = re.compile(
 )
 
 
-def guarded(cell: str) -> str:
-    """A cell with a mark before it where a spreadsheet would read a formula, a date or another number in it.
+def guard_cell(cell: str) -> str:
+    """Return a cell with a mark before it if a spreadsheet would read a formula, a date or another number in it.
 
-    >>> guarded("=1+1"), guarded("1/2"), guarded("1871"), guarded("007"), guarded("in 1871")
+    >>> guard_cell("=1+1"), guard_cell("1/2"), guard_cell("1871"), guard_cell("007"), guard_cell("in 1871")
     ("'=1+1", "'1/2", '1871', "'007", 'in 1871')
     """
     return f"'{cell}" if _CHANGES.match(cell.lstrip("'")) else cell
 
 
-def unguarded(cell: str) -> str:
-    """The cell without the mark, and with plain ends of lines.
+def unguard_cell(cell: str) -> str:
+    """Return the cell without the mark, and with plain ends of lines.
 
-    >>> unguarded("'=1+1"), unguarded("'tis so")
+    >>> unguard_cell("'=1+1"), unguard_cell("'tis so")
     ('=1+1', "'tis so")
     """
-    said = cell.replace("\r\n", "\n").replace("\r", "\n")
-    return said[1:] if said[:1] == "'" and _CHANGES.match(said.lstrip("'")) else said
+    text = cell.replace("\r\n", "\n").replace("\r", "\n")
+    return text[1:] if text[:1] == "'" and _CHANGES.match(text.lstrip("'")) else text

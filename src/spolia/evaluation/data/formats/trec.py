@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from spolia.errors import DataError
-from spolia.evaluation.data.formats.form import Asked, Form, Placed, single_passages
-from spolia.evaluation.data.formats.native import item_in, meta_in, passage_in, plain
-from spolia.evaluation.data.json_lines import LONGEST, jsonl_file, opened, rows, whole_files, write_rows
+from spolia.evaluation.data.formats.form import Form, PlacedItem, PlacedPassage, single_passages
+from spolia.evaluation.data.formats.native import decode_meta, parse_item, parse_meta, parse_passage
+from spolia.evaluation.data.json_lines import LONGEST, jsonl_file, open_bytes, read_rows, replace_files, write_rows
 from spolia.types import Document, Hit, Item, Meta, Node, Query, Ranking
 
 NOT_RELEVANT = "judged_not_relevant"
@@ -21,14 +21,14 @@ NOT_RELEVANT = "judged_not_relevant"
 
 
 @dataclass
-class Judged:
+class QuestionGrades:
     """Grades of the passages judged for one question (0 and less: not relevant), and where the first stands."""
 
     place: str
     grades: dict[str, float] = field(default_factory=dict)
 
     def add(self, place: str, passage: str, grade: str) -> None:
-        """Take a judgement; the same passage must not be judged twice."""
+        """Add a judgement; the same passage must not be judged twice."""
         try:
             number = float(grade)
         except ValueError:
@@ -42,29 +42,30 @@ class Judged:
         self.grades[passage] = number
 
 
-def judged_item(item: Item, judged: Judged) -> Item:
-    """A question with what was judged for it: each relevant passage is a group of its own."""
-    relevant = {id: grade for id, grade in judged.grades.items() if grade > 0}
-    refused = [id for id in judged.grades if id not in relevant]
-    graded = any(grade != 1 for grade in relevant.values())
+def item_with_grades(item: Item, question_grades: QuestionGrades) -> Item:
+    """Return a question with what was judged for it: each relevant passage is a group of its own."""
+    relevant = {id: grade for id, grade in question_grades.grades.items() if grade > 0}
+    irrelevant = [id for id in question_grades.grades if id not in relevant]
+    has_grades = any(grade != 1 for grade in relevant.values())
     return item.but(
         gold=tuple((id,) for id in relevant),
-        grades=tuple(relevant.items()) if graded else (),
-        meta=item.meta + (((NOT_RELEVANT, json.dumps(refused, ensure_ascii=False)),) if refused else ()),
+        grades=tuple(relevant.items()) if has_grades else (),
+        meta=item.meta + (((NOT_RELEVANT, json.dumps(irrelevant, ensure_ascii=False)),) if irrelevant else ()),
     )
 
 
 def judgements(item: Item, form: str) -> Iterator[tuple[str, float]]:
-    """The judgements of a question, with those that found nothing relevant."""
+    """Yield the judgements of a question, with those that found nothing relevant."""
     grades = dict(item.grades)
     yield from ((id, grades.get(id, 1.0)) for id in single_passages(item, form))
     yield from ((id, 0.0) for id in json.loads(str(dict(item.meta).get(NOT_RELEVANT, "[]"))))
 
 
-def lines(path: Path, separator: str | None) -> Iterator[tuple[str, list[str]]]:
-    """The lines of a text file, cut at the separator (None: blanks), each with where it stands."""
+def read_lines(path: Path, separator: str | None) -> Iterator[tuple[str, list[str]]]:
+    """Yield the lines of a text file, cut at the separator (None: blanks), each with where it stands."""
     try:
-        with opened(path) as file:
+        with open_bytes(path) as file:
+            # A file without ends of lines is not read into memory as a whole.
             for number, line in enumerate(iter(lambda: file.readline(LONGEST), b""), start=1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip("\r\n")
                 if text.strip():
@@ -75,12 +76,12 @@ def lines(path: Path, separator: str | None) -> Iterator[tuple[str, list[str]]]:
         raise DataError(f"{path} cannot be read: {error}. Check the file and its permissions.") from error
 
 
-def write_lines(path: Path, head: str, written: Iterable[str]) -> None:
+def write_lines(path: Path, head: str, content: Iterable[str]) -> None:
     """Write a text file; `head` is its first line, where there is one."""
-    with whole_files(path) as (part,), part.open("w", encoding="utf-8", newline="\n") as file:
+    with replace_files(path) as (part,), part.open("w", encoding="utf-8", newline="\n") as file:
         if head:
             file.write(f"{head}\n")
-        file.writelines(f"{line}\n" for line in written)
+        file.writelines(f"{line}\n" for line in content)
 
 
 SPLITS = ("test", "dev", "train")
@@ -90,51 +91,59 @@ HEADER = "query-id\tcorpus-id\tscore"
 class Beir(Form):
     """A folder; or the file of judgements in it that is meant. By default that is the test part's."""
 
-    called: ClassVar[str] = "beir"
+    name: ClassVar[str] = "beir"
     files: ClassVar[str] = "corpus.jsonl, queries.jsonl, qrels/NAME.tsv"
 
     def fits(self, path: Path) -> bool:
         return jsonl_file(_folder(path), "queries") is not None and bool(_qrels(path))
 
     def corpus(self, path: Path) -> Sequence[Path]:
-        found = jsonl_file(_folder(path), "corpus")
-        return () if found is None else (found,)
+        file = jsonl_file(_folder(path), "corpus")
+        return () if file is None else (file,)
 
-    def passages(self, path: Path) -> Iterator[Placed]:
+    def passages(self, path: Path) -> Iterator[PlacedPassage]:
         for file in self.corpus(path) or _lacks_file(path, "corpus.jsonl"):
-            for place, row in rows(file):
-                yield place, passage_in(place, _renamed(row) | {"text": row.get("text")})
+            for place, row in read_rows(file):
+                yield place, parse_passage(place, _native_row(row) | {"text": row.get("text")})
 
-    def items(self, path: Path) -> Iterator[Asked]:
-        judged = _grades_in(_qrels(path) or _lacks_file(path, "qrels/test.tsv"))
-        lacking = dict(judged)
-        asked = jsonl_file(_folder(path), "queries") or _lacks_file(path, "queries.jsonl")[0]
-        for place, row in rows(asked):
-            id, named = row.get("_id"), _renamed(row)
-            item = item_in(place, named | {"question": row.get("text"), "meta": {}}).but(meta=meta_in(place, named))
-            if id in judged:
-                yield place, judged_item(item, judged[item.id])
-                lacking.pop(item.id, None)
-        for id, found in lacking.items():
-            raise DataError(f"{found.place}: question {id!r} is not in {asked}. Correct the id, or add the question.")
+    def items(self, path: Path) -> Iterator[PlacedItem]:
+        graded = _read_beir_grades(_qrels(path) or _lacks_file(path, "qrels/test.tsv"))
+        remaining = dict(graded)
+        queries = jsonl_file(_folder(path), "queries") or _lacks_file(path, "queries.jsonl")[0]
+        for place, row in read_rows(queries):
+            id, native_row = row.get("_id"), _native_row(row)
+            # Metadata are read apart: BEIR's may have a field `grades` that holds no codes.
+            item = parse_item(place, native_row | {"question": row.get("text"), "meta": {}}).but(
+                meta=parse_meta(place, native_row)
+            )
+            if id in graded:
+                yield place, item_with_grades(item, graded[item.id])
+                remaining.pop(item.id, None)
+        for id, grades in remaining.items():
+            raise DataError(
+                f"{grades.place}: question {id!r} is not in {queries}. Correct the id, or add the question."
+            )
 
-    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
-        write_rows(path / "corpus.jsonl", (_row(one.id, one.text, one.meta, title=one.title) for one in passages))
-        write_rows(path / "queries.jsonl", (_row(one.id, one.question, _said(one)) for one in items))
+    def write_files(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
+        write_rows(
+            path / "corpus.jsonl",
+            (_row(passage.id, passage.text, passage.meta, title=passage.title) for passage in passages),
+        )
+        write_rows(path / "queries.jsonl", (_row(item.id, item.question, _own_meta(item)) for item in items))
         (path / "qrels").mkdir(exist_ok=True)
-        grades = ((item, id, grade) for item in items for id, grade in judgements(item, self.called))
+        grades = ((item, id, grade) for item in items for id, grade in judgements(item, self.name))
         write_lines(path / "qrels" / "test.tsv", HEADER, (f"{item.id}\t{id}\t{grade:g}" for item, id, grade in grades))
 
 
-def _row(id: str, text: str, meta: Any, **more: str) -> dict[str, Any]:
-    return {"_id": id, **more, "text": text, "metadata": plain(meta)}
+def _row(id: str, text: str, meta: Any, **fields: str) -> dict[str, Any]:
+    return {"_id": id, **fields, "text": text, "metadata": decode_meta(meta)}
 
 
-def _said(item: Item) -> Meta:
+def _own_meta(item: Item) -> Meta:
     return tuple(pair for pair in item.meta if pair[0] not in (NOT_RELEVANT, "grades"))
 
 
-def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+def _native_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": row.get("_id"), "title": row.get("title"), "meta": row.get("metadata") or {}}
 
 
@@ -143,7 +152,7 @@ def _folder(path: Path) -> Path:
 
 
 def _qrels(path: Path) -> list[Path]:
-    """The file of judgements: the one that is named, else that of the first part that is there."""
+    """Find the file of judgements: the one that is named, else that of the first part that is there."""
     if path.suffix == ".tsv":
         return [path] if path.is_file() else []
     return [file for name in SPLITS if (file := path / "qrels" / f"{name}.tsv").is_file()][:1]
@@ -153,17 +162,17 @@ def _lacks_file(path: Path, name: str) -> list[Path]:
     raise DataError(f"There is no {name} in {path}. A data set of BEIR has {Beir.files}.")
 
 
-def _grades_in(files: Sequence[Path]) -> dict[str, Judged]:
-    found: dict[str, Judged] = {}
-    for place, cells in lines(files[0], "\t"):
-        if not found and cells[-1] == "score":
+def _read_beir_grades(files: Sequence[Path]) -> dict[str, QuestionGrades]:
+    graded: dict[str, QuestionGrades] = {}
+    for place, cells in read_lines(files[0], "\t"):
+        if not graded and cells[-1] == "score":
             continue
         if len(cells) != 3:
             raise DataError(
                 f"{place} has {len(cells)} columns. Write query-id, corpus-id and score, separated by tabs."
             )
-        found.setdefault(cells[0], Judged(place)).add(place, cells[1], cells[2])
-    return found
+        graded.setdefault(cells[0], QuestionGrades(place)).add(place, cells[1], cells[2])
+    return graded
 
 
 _TAG = {name: re.compile(rf"<{name}>(.*?)(?=</?[a-zA-Z]+>|\Z)", re.S | re.I) for name in
@@ -179,57 +188,61 @@ class Trec(Form):
     Topics and documents stand between tags, or are a line each, id and text separated by a tab.
     """
 
-    called: ClassVar[str] = "trec"
+    name: ClassVar[str] = "trec"
     files: ClassVar[str] = "topics*, qrels*, docs*"
 
     def fits(self, path: Path) -> bool:
-        return bool(_named(path, "topics") and _named(path, "qrels"))
+        return bool(_find_files(path, "topics") and _find_files(path, "qrels"))
 
     def corpus(self, path: Path) -> Sequence[Path]:
-        return _named(path, "docs")
+        return _find_files(path, "docs")
 
-    def passages(self, path: Path) -> Iterator[Placed]:
+    def passages(self, path: Path) -> Iterator[PlacedPassage]:
         for file in self.corpus(path) or _missing(path, "docs"):
-            for place, block in _blocks(file, "DOC"):
+            for place, block in _read_blocks(file, "DOC"):
                 id, title, text = block if isinstance(block, tuple) else _document(place, block)
                 yield place, Document(id, text, title=title)
 
-    def items(self, path: Path) -> Iterator[Asked]:
-        judged = _judged(_named(path, "qrels") or _missing(path, "qrels"))
-        lacking = dict(judged)
-        for file in _named(path, "topics") or _missing(path, "topics"):
-            for place, block in _blocks(file, "top"):
+    def items(self, path: Path) -> Iterator[PlacedItem]:
+        graded = _read_trec_grades(_find_files(path, "qrels") or _missing(path, "qrels"))
+        remaining = dict(graded)
+        for file in _find_files(path, "topics") or _missing(path, "topics"):
+            for place, block in _read_blocks(file, "top"):
                 id, title, text = block if isinstance(block, tuple) else _topic(place, block)
                 item = Item(id, title or text, meta=(("description", text),) if title and text else ())
-                yield place, judged_item(item, judged.get(id, Judged(place)))
-                lacking.pop(id, None)
-        for id, found in lacking.items():
-            raise DataError(f"{found.place}: topic {id!r} is not among the topics. Correct the id, or add the topic.")
+                yield place, item_with_grades(item, graded.get(id, QuestionGrades(place)))
+                remaining.pop(id, None)
+        for id, grades in remaining.items():
+            raise DataError(f"{grades.place}: topic {id!r} is not among the topics. Correct the id, or add the topic.")
 
-    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
+    def write_files(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        write_lines(path / "docs.trec", "", (_as_document(one) for one in passages))
-        write_lines(path / "topics.trec", "", (_as_topic(one) for one in items))
-        judged = ((item, id, grade) for item in items for id, grade in judgements(item, self.called))
-        write_lines(path / "qrels.txt", "", (f"{_word(item.id)} 0 {_word(id)} {grade:g}" for item, id, grade in judged))
+        write_lines(path / "docs.trec", "", (_as_document(passage) for passage in passages))
+        write_lines(path / "topics.trec", "", (_as_topic(item) for item in items))
+        judged_pairs = ((item, id, grade) for item in items for id, grade in judgements(item, self.name))
+        write_lines(
+            path / "qrels.txt", "", (f"{_word(item.id)} 0 {_word(id)} {grade:g}" for item, id, grade in judged_pairs)
+        )
 
 
 def read_run(path: Path, items: Iterable[Item] = ()) -> dict[str, Ranking]:
-    """The rankings of a run file, by id of the question: best score first, as trec_eval orders them.
+    """Return the rankings of a run file, by id of the question: best score first, as trec_eval orders them.
 
     Raises:
         DataError: a line is not `topic Q0 document rank score tag`, or names a document twice.
     """
-    asked, found = {item.id: item.question for item in items}, dict[str, dict[str, float]]()
+    questions, scores_by_topic = {item.id: item.question for item in items}, dict[str, dict[str, float]]()
     tag = ""
-    for place, cells in lines(path, None):
+    for place, cells in read_lines(path, None):
         if len(cells) != 6:
             raise DataError(f"{place} has {len(cells)} columns. Write topic, Q0, document, rank, score and tag.")
         topic, _, document, _, score, tag = cells
-        if document in found.setdefault(topic, {}):
+        if document in scores_by_topic.setdefault(topic, {}):
             raise DataError(f"{place}: document {document!r} appears twice for topic {topic!r}. Keep one line.")
-        found[topic][document] = _number(place, score)
-    return {topic: _ranking(Query(asked.get(topic) or topic), scores, tag) for topic, scores in found.items()}
+        scores_by_topic[topic][document] = _parse_score(place, score)
+    return {
+        topic: _ranking(Query(questions.get(topic) or topic), scores, tag) for topic, scores in scores_by_topic.items()
+    }
 
 
 def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str = "spolia") -> None:
@@ -239,107 +252,109 @@ def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str = "spolia") 
     one before it is written as the next number below: the order is that of the ranking.
     """
 
-    def written() -> Iterator[str]:
+    def format_rankings() -> Iterator[str]:
         for topic, ranking in rankings.items():
             best: dict[str, float] = {}
             for hit in ranking:
                 best.setdefault(hit.node.document or hit.node.id, hit.score)
-            for rank, (id, score) in enumerate(zip(best, _falling(best.values()), strict=True), start=1):
+            for rank, (id, score) in enumerate(zip(best, _strictly_falling(best.values()), strict=True), start=1):
                 yield f"{_word(topic)} Q0 {_word(id)} {rank} {score!r} {_word(tag)}"
 
-    write_lines(path, "", written())
+    write_lines(path, "", format_rankings())
 
 
-def _number(place: str, score: str) -> float:
+def _parse_score(place: str, score: str) -> float:
     try:
-        found = float(score)
+        number = float(score)
     except ValueError:
-        found = nan
-    if isnan(found):
+        number = nan
+    if isnan(number):
         raise DataError(f"{place}: the score {score!r} is not a number. Higher is better.")
-    return found
+    return number
 
 
-def _falling(scores: Iterable[float]) -> Iterator[float]:
-    """Scores of which each is below the one before it, also as numbers of 32 bits.
+def _strictly_falling(scores: Iterable[float]) -> Iterator[float]:
+    """Yield scores of which each is below the one before it, also as numbers of 32 bits.
 
-    >>> list(_falling([2.0, 1.0, 1.0]))
+    >>> list(_strictly_falling([2.0, 1.0, 1.0]))
     [2.0, 1.0, 0.9999999403953552]
     """
     last = np.float32(np.inf)
     for score in scores:
-        found = np.float32(score)
-        last = found if found < last else np.nextafter(last, np.float32(-np.inf))
-        yield score if last is found else float(last)
+        narrow = np.float32(score)
+        last = narrow if narrow < last else np.nextafter(last, np.float32(-np.inf))
+        yield score if last is narrow else float(last)
 
 
 def _ranking(query: Query, scores: Mapping[str, float], tag: str) -> Ranking:
-    """Of equal scores the higher id is first, as in trec_eval."""
+    """Rank documents by score; of equal scores the higher id is first, as in trec_eval."""
     best = sorted(sorted(scores, reverse=True), key=lambda id: -scores[id])
     return Ranking(query, tuple(Hit(Node(id, "", id), scores[id]) for id in best), tag)
 
 
-def _named(path: Path, begins: str) -> list[Path]:
+def _find_files(path: Path, prefix: str) -> list[Path]:
     if not path.is_dir():
         return []
-    return sorted(one for one in path.iterdir() if one.is_file() and one.name.lower().startswith(begins))
+    return sorted(file for file in path.iterdir() if file.is_file() and file.name.lower().startswith(prefix))
 
 
-def _missing(path: Path, begins: str) -> list[Path]:
-    raise DataError(f"No file in {path} has a name that begins with {begins}. A data set of TREC has {Trec.files}.")
+def _missing(path: Path, prefix: str) -> list[Path]:
+    raise DataError(f"No file in {path} has a name that begins with {prefix}. A data set of TREC has {Trec.files}.")
 
 
-def _judged(files: Sequence[Path]) -> dict[str, Judged]:
-    found: dict[str, Judged] = {}
+def _read_trec_grades(files: Sequence[Path]) -> dict[str, QuestionGrades]:
+    graded: dict[str, QuestionGrades] = {}
     for file in files:
-        for place, cells in lines(file, None):
+        for place, cells in read_lines(file, None):
             if len(cells) != 4:
                 raise DataError(f"{place} has {len(cells)} columns. Write topic, iteration, document and relevance.")
-            found.setdefault(cells[0], Judged(place)).add(place, cells[2], cells[3])
-    return found
+            graded.setdefault(cells[0], QuestionGrades(place)).add(place, cells[2], cells[3])
+    return graded
 
 
-def _blocks(file: Path, tag: str) -> Iterator[tuple[str, str | tuple[str, str, str]]]:
-    """What stands between tags, with where it begins; or of each line its id, no title, and its text."""
-    inside: list[str] | None = None
-    begun = ""
-    for place, [line] in lines(file, "\0"):
+def _read_blocks(file: Path, tag: str) -> Iterator[tuple[str, str | tuple[str, str, str]]]:
+    """Yield what stands between tags, with where it begins; or of each line its id, no title, and its text."""
+    block: list[str] | None = None
+    start = ""
+    for place, [line] in read_lines(file, "\0"):
         low = line.strip().lower()
-        if inside is None and low.startswith(f"<{tag.lower()}>"):
-            inside, begun = [], place
-        if inside is None:
-            id, found, text = line.partition("\t")
-            if not found:
+        if block is None and low.startswith(f"<{tag.lower()}>"):
+            block, start = [], place
+        if block is None:
+            id, tab, text = line.partition("\t")
+            if not tab:
                 raise DataError(f"{place} is neither between <{tag}> and </{tag}> nor an id, a tab and a text.")
             yield place, (id.strip(), "", text.strip())
             continue
-        inside.append(line)
+        block.append(line)
         if low.endswith(f"</{tag.lower()}>"):
-            yield begun, "\n".join(inside)
-            inside = None
-    if inside is not None:
-        raise DataError(f"{begun}: <{tag}> has no </{tag}>. The file is cut short.")
+            yield start, "\n".join(block)
+            block = None
+    if block is not None:
+        raise DataError(f"{start}: <{tag}> has no </{tag}>. The file is cut short.")
 
 
 def _topic(place: str, block: str) -> tuple[str, str, str]:
-    number, title, text = (_BLANKS.sub(" ", _LABEL.sub("", _inside(block, name))) for name in ("num", "title", "desc"))
-    return _needed(place, number, "<num>"), title, text
+    number, title, text = (
+        _BLANKS.sub(" ", _LABEL.sub("", _tag_text(block, name))) for name in ("num", "title", "desc")
+    )
+    return _require_id(place, number, "<num>"), title, text
 
 
 def _document(place: str, block: str) -> tuple[str, str, str]:
-    id, text = _inside(block, "docno"), _inside(block, "text")
-    return _needed(place, id, "<DOCNO>"), _inside(block, "title") or _inside(block, "headline"), text
+    id, text = _tag_text(block, "docno"), _tag_text(block, "text")
+    return _require_id(place, id, "<DOCNO>"), _tag_text(block, "title") or _tag_text(block, "headline"), text
 
 
-def _inside(block: str, tag: str) -> str:
-    found = _TEXT.search(block) if tag == "text" else _TAG[tag].search(block)  # a text may have tags of its own
-    return found[1].strip() if found else ""
+def _tag_text(block: str, tag: str) -> str:
+    match = _TEXT.search(block) if tag == "text" else _TAG[tag].search(block)  # a text may have tags of its own
+    return match[1].strip() if match else ""
 
 
-def _needed(place: str, found: str, tag: str) -> str:
-    if not found:
+def _require_id(place: str, id: str, tag: str) -> str:
+    if not id:
         raise DataError(f"{place} has no {tag}. Give every one its own id.")
-    return found
+    return id
 
 
 def _word(id: str) -> str:
@@ -348,11 +363,11 @@ def _word(id: str) -> str:
     return id
 
 
-def _as_document(one: Document) -> str:
-    title = f"<TITLE>{one.title}</TITLE>\n" if one.title else ""
-    return f"<DOC>\n<DOCNO>{_word(one.id)}</DOCNO>\n{title}<TEXT>\n{one.text}\n</TEXT>\n</DOC>"
+def _as_document(passage: Document) -> str:
+    title = f"<TITLE>{passage.title}</TITLE>\n" if passage.title else ""
+    return f"<DOC>\n<DOCNO>{_word(passage.id)}</DOCNO>\n{title}<TEXT>\n{passage.text}\n</TEXT>\n</DOC>"
 
 
-def _as_topic(one: Item) -> str:
-    description = f"\n<desc> {dict(one.meta)['description']}" if "description" in dict(one.meta) else ""
-    return f"<top>\n<num> Number: {_word(one.id)}\n<title> {_BLANKS.sub(' ', one.question)}{description}\n</top>"
+def _as_topic(item: Item) -> str:
+    description = f"\n<desc> {dict(item.meta)['description']}" if "description" in dict(item.meta) else ""
+    return f"<top>\n<num> Number: {_word(item.id)}\n<title> {_BLANKS.sub(' ', item.question)}{description}\n</top>"

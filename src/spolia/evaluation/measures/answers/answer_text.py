@@ -1,4 +1,4 @@
-"""What a measure of answers sees: the answer, and the gold answers."""
+"""Text of an answer, and base classes of the measures that compare it with the gold answers."""
 
 import re
 import string
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.measure import Measure, Result, checked_item
+from spolia.evaluation.measures.measure import Measure, Result, check_item
 from spolia.types import Answer, Item
 
 UNANSWERABLE = "unanswerable"
@@ -26,14 +26,14 @@ class AnswerMeasure(Measure):
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float | None:
-        checked_item(self, item)
-        if item.answers and answer_in(result).abstained:
+        check_item(self, item)
+        if item.answers and require_answer(result).abstained:
             return 0.0
-        return self.of(said(result), item.answers)
+        return self.score_text(extract_text(result), item.answers)
 
     @abstractmethod
-    def of(self, text: str, answers: Sequence[str]) -> float | None:
-        """The number for a text, given one accepted answer at least."""
+    def score_text(self, text: str, answers: Sequence[str]) -> float | None:
+        """Score a text against the accepted answers."""
 
 
 @dataclass(frozen=True)
@@ -48,38 +48,39 @@ class WordMeasure(AnswerMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checked_words(self.called, self.words)
+        check_tokeniser(self.notation, self.words)
 
-    def of(self, text: str, answers: Sequence[str]) -> float:
-        cut = TOKENISERS[self.words]
-        found = cut(text)
-        return max(self.against(found, cut(answer)) for answer in answers or ("",))
+    def score_text(self, text: str, answers: Sequence[str]) -> float:
+        tokenise = TOKENISERS[self.words]
+        words = tokenise(text)
+        # A question that is unanswerable has no accepted answer: the right text is empty.
+        return max(self.score_words(words, tokenise(answer)) for answer in answers or ("",))
 
     @abstractmethod
-    def against(self, found: list[str], gold: list[str]) -> float:
-        """The number for the words of an answer and those of an accepted one."""
+    def score_words(self, answer: list[str], gold: list[str]) -> float:
+        """Score the words of an answer against those of an accepted one."""
 
 
-def said(result: Result) -> str:
-    """What an answer says, without the markers of its citations; nothing where it abstains.
+def extract_text(result: Result) -> str:
+    """Return the text of an answer without its citation markers; empty if it abstains.
 
     >>> from spolia.types import Citation
     >>> cited = (Citation("1", "n", "d", "a.txt", "..."),)
-    >>> said(Answer("Since 508 [1], say some [sic].", cited)), said(Answer("I do not know.", stop_reason="abstained"))
+    >>> extract_text(Answer("Since 508 [1], say some [sic].", cited)), extract_text(Answer("I do not know.", stop_reason="abstained"))
     ('Since 508, say some [sic].', '')
     """
-    answer = answer_in(result)
+    answer = require_answer(result)
     if answer.abstained:
         return ""
     markers = {citation.marker for citation in answer.citations}
-    return _MARKER.sub(lambda found: "" if found[1] in markers else found[0], answer.text) if markers else answer.text
+    return _MARKER.sub(lambda match: "" if match[1] in markers else match[0], answer.text) if markers else answer.text
 
 
 class NoAnswer(MeasureError):
-    """The result is a ranking, of which a measure of answers says nothing."""
+    """Error for a ranking where a measure needs an answer."""
 
 
-def answer_in(result: Result) -> Answer:
+def require_answer(result: Result) -> Answer:
     """Return the answer; `NoAnswer` if the result is a ranking."""
     if not isinstance(result, Answer):
         raise NoAnswer(
@@ -89,14 +90,15 @@ def answer_in(result: Result) -> Answer:
     return result
 
 
-def unanswerable(item: Item) -> bool:
-    """Whether the right reply is to abstain."""
+def is_unanswerable(item: Item) -> bool:
+    """Return whether the right reply is to abstain."""
     return item.type == UNANSWERABLE
 
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_ROUGE = re.compile(r"[^a-z0-9]+")
+# Scripts without blanks between words: a letter with its marks counts as a word.
 _UNSPACED = re.compile(
     "[\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46][\u0e31\u0e34-\u0e3a\u0e47-\u0e4e]*"  # Thai
     "|[\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd\u0ec0-\u0ec6\u0edc-\u0edf][\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece]*"  # Lao
@@ -105,6 +107,7 @@ _UNSPACED = re.compile(
     "|[\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
     "|[\U00020000-\U000323af]"
 )
+# In the order of the script: a rule sees the blanks that the rules before it have set.
 _13A = (
     (re.compile(r"([{-~\[-` -&(-+:-@/])"), r" \1 "),
     (re.compile(r"([^0-9])([.,])"), r"\1 \2 "),
@@ -114,19 +117,19 @@ _13A = (
 _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
 
 
-def normalised(text: str) -> str:
-    """An answer as SQuAD compares it; in this order.
+def normalise(text: str) -> str:
+    """Normalise an answer as SQuAD's script does, with its order of steps.
 
     Source: Rajpurkar et al. 2016, the evaluation script of SQuAD 1.1.
 
-    >>> normalised("The U.S. – an A-10!")
+    >>> normalise("The U.S. – an A-10!")
     'us – a10'
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def squad(text: str) -> list[str]:
-    return normalised(text).split()
+    return normalise(text).split()
 
 
 def rouge(text: str) -> list[str]:
@@ -134,7 +137,7 @@ def rouge(text: str) -> list[str]:
 
 
 def mteval(text: str) -> list[str]:
-    """Source: the tokeniser of NIST's mteval-v13a.pl, as sacrebleu's `13a` (Post 2018).
+    """Split into words as NIST's mteval-v13a.pl does, which is sacrebleu's `13a` (Post 2018).
 
     >>> mteval("It costs $1,000.50 (twice).")
     ['It', 'costs', '$', '1,000.50', '(', 'twice', ')', '.']
@@ -142,9 +145,10 @@ def mteval(text: str) -> list[str]:
     text = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for entity, character in _ENTITIES:
         text = text.replace(entity, character)
+    # The rules look at the neighbours of a mark, which the first and the last character lack.
     text = f" {text} "
-    for pattern, written in _13A:
-        text = pattern.sub(written, text)
+    for pattern, replacement in _13A:
+        text = pattern.sub(replacement, text)
     return text.split()
 
 
@@ -153,26 +157,26 @@ def characters(text: str) -> list[str]:
 
 
 def unicode_words(text: str) -> list[str]:
-    """Words of any script.
+    """Split a text of any script into words.
 
     >>> unicode_words("The Ｃafé’s 3,5 m"), unicode_words("東京タワー333m、東京")
     (['the', 'café', 's', '3', '5', 'm'], ['東', '京', 'タ', 'ワ', 'ー', '333m', '東', '京'])
     """
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return _UNSPACED.sub(r" \g<0> ", plain).translate(_SEPARATED).split()
+    return _UNSPACED.sub(r" \g<0> ", plain).translate(_SEPARATORS).split()
 
 
-class _Separated(dict[int, str]):
-    """What separates words becomes a blank. Each character is looked up once."""
+class _SeparatorTable(dict[int, str]):
+    """Translation table that turns every character but letters, marks and numbers into a blank, each looked up once."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        found = character if unicodedata.category(character)[0] in "LMN" else " "
-        self[code] = found
-        return found
+        replacement = character if unicodedata.category(character)[0] in "LMN" else " "
+        self[code] = replacement
+        return replacement
 
 
-_SEPARATED = _Separated()
+_SEPARATORS = _SeparatorTable()
 
 TOKENISERS: Mapping[str, Callable[[str], list[str]]] = {
     "squad": squad,
@@ -183,8 +187,8 @@ TOKENISERS: Mapping[str, Callable[[str], list[str]]] = {
 }
 
 
-def checked_words(called: str, words: str) -> None:
-    """Refuse a way that is not known."""
+def check_tokeniser(notation: str, words: str) -> None:
+    """Raise MeasureError for an unknown way to cut a text into words."""
     if words not in TOKENISERS:
         names = ", ".join(f'"{name}"' for name in TOKENISERS)
-        raise MeasureError(f"{called} knows no words {words!r}. Write one of: {names}.")
+        raise MeasureError(f"{notation} knows no words {words!r}. Write one of: {names}.")

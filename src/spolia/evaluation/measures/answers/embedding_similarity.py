@@ -1,4 +1,4 @@
-"""SemScore: likeness of meaning."""
+"""SemScore and BERTScore: similarity of answers by their embeddings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from spolia.core.type_compatibility import lacking
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import AnswerMeasure
-from spolia.evaluation.measures.rank_measures import harmonic
+from spolia.evaluation.measures.rank_measures import harmonic_mean
 from spolia.models.protocols import Embedder, TokenEmbedder
 
 
@@ -25,22 +25,22 @@ class SemScore(AnswerMeasure):
     Source: Aynetdinov and Akbik 2024.
 
     >>> from spolia.testing import HashingEmbedder
-    >>> str(SemScore(HashingEmbedder())), round(SemScore(HashingEmbedder()).of("the moon", ["tax", "The moon"]), 4)
+    >>> str(SemScore(HashingEmbedder())), round(SemScore(HashingEmbedder()).score_text("the moon", ["tax", "The moon"]), 4)
     ('SemScore(embedder="hashing-64")', 1.0)
     """
 
     embedder: Embedder
 
-    called: ClassVar[str] = "SemScore"
+    notation: ClassVar[str] = "SemScore"
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
-    def of(self, text: str, answers: Sequence[str]) -> float | None:
+    def score_text(self, text: str, answers: Sequence[str]) -> float | None:
         if not text.strip():
             return 0.0
         if max(self.embedder.tokens([text, *answers])) > self.embedder.window:
             return None
-        own, *others = self.embedder.embed([text, *answers], kind="passage")
-        return float(max(own @ other for other in others))
+        answer_vector, *references = self.embedder.embed([text, *answers], kind="passage")
+        return float(max(answer_vector @ reference for reference in references))
 
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class BERTScore(AnswerMeasure):
 
     embedder: TokenEmbedder
 
-    called: ClassVar[str] = "BERTScore"
+    notation: ClassVar[str] = "BERTScore"
 
     def __post_init__(self) -> None:
         if lacks := lacking(self.embedder, TokenEmbedder):
@@ -81,27 +81,32 @@ class BERTScore(AnswerMeasure):
                 "LocalTokenEmbedder, or an object of your own with these."
             )
 
-    def of(self, text: str, answers: Sequence[str]) -> float | None:
+    def score_text(self, text: str, answers: Sequence[str]) -> float | None:
         texts = [text, *answers]
         tokens = getattr(self.embedder, "tokens", None)
+        # The embedder would cut a longer text, and the score would compare its beginning only.
         if tokens is not None and max(tokens(texts)) > self.embedder.window:
             return None
-        found = self.embedder.embed_tokens(texts, kind="passage")
-        rows = [found.row(at) for at in range(len(found))]
+        vectors = self.embedder.embed_tokens(texts, kind="passage")
+        rows = [vectors.row(index) for index in range(len(vectors))]
         own_tokens = getattr(self.embedder, "own_tokens", None)
-        counted = rows if own_tokens is None else _counted(rows, own_tokens(texts, kind="passage"))
+        counted_rows = rows if own_tokens is None else _select_counted(rows, own_tokens(texts, kind="passage"))
         return max(
-            harmonic(max(0.0, _matched(counted[0], other)), max(0.0, _matched(own, rows[0])))
-            for own, other in zip(counted[1:], rows[1:], strict=True)
+            # A mean cosine may be below 0, where a harmonic mean says nothing.
+            harmonic_mean(
+                max(0.0, _mean_best_cosine(counted_rows[0], reference)),
+                max(0.0, _mean_best_cosine(reference_counted, rows[0])),
+            )
+            for reference_counted, reference in zip(counted_rows[1:], rows[1:], strict=True)
         )
 
 
-def _counted(rows: "Sequence[Vectors]", own: Sequence[Sequence[bool]]) -> "list[Vectors]":
-    return [row[list(counts)] for row, counts in zip(rows, own, strict=True)]
+def _select_counted(rows: "Sequence[Vectors]", is_counted: Sequence[Sequence[bool]]) -> "list[Vectors]":
+    return [row[list(counts)] for row, counts in zip(rows, is_counted, strict=True)]
 
 
-def _matched(rows: "Vectors", columns: "Vectors") -> float:
-    """Mean over rows of the highest cosine with a column, in blocks of bounded memory."""
+def _mean_best_cosine(rows: "Vectors", columns: "Vectors") -> float:
+    """Return the mean over rows of the highest cosine with a column, in blocks of bounded memory."""
     if not len(rows) or not len(columns):
         return 0.0
     step = max(1, BLOCK // len(columns))

@@ -7,10 +7,10 @@ from itertools import islice
 from math import exp, log
 from typing import ClassVar
 
-from spolia.evaluation.measures.answers.answer_text import TOKENISERS, WordMeasure, checked_words, said
+from spolia.evaluation.measures.answers.answer_text import TOKENISERS, WordMeasure, check_tokeniser, extract_text
 from spolia.evaluation.measures.answers.string_match import overlap
-from spolia.evaluation.measures.measure import Case, Measure, Result, Seen, SetMeasure
-from spolia.evaluation.measures.rank_measures import harmonic
+from spolia.evaluation.measures.measure import Case, Measure, Observation, Result, SetMeasure
+from spolia.evaluation.measures.rank_measures import harmonic_mean
 from spolia.types import Failure, Item
 
 ORDER = 4
@@ -34,36 +34,37 @@ class BLEU(SetMeasure):
     >>> from spolia.types import Answer
     >>> case = Case(Item("q", "?", answers=("the cat sat on the mat",)), Answer("the cat sat on a mat"))
     >>> measure = BLEU()
-    >>> str(measure), round(measure.total([measure.seen(case)]), 4)  # (5/6 · 3/5 · 2/4 · 1/3) ** (1/4)
+    >>> str(measure), round(measure.total([measure.observe(case)]), 4)  # (5/6 · 3/5 · 2/4 · 1/3) ** (1/4)
     ('BLEU', 0.5373)
     """
 
     words: str = "13a"
 
-    called: ClassVar[str] = "BLEU"
+    notation: ClassVar[str] = "BLEU"
     additive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checked_words(self.called, self.words)
+        check_tokeniser(self.notation, self.words)
 
     def applies(self, item: Item) -> bool:
         return bool(item.answers)
 
-    def seen(self, case: Case) -> Seen:
-        """Words of the answer, words of the nearest reference, then matches and n-grams of each length."""
-        cut = TOKENISERS[self.words]
-        found = cut("" if isinstance(case.result, Failure) else said(case.result))
-        references = [cut(answer) for answer in case.item.answers]
-        nearest = min(map(len, references), key=lambda length: (abs(length - len(found)), length))
-        most: Grams = Counter()
+    def observe(self, case: Case) -> Observation:
+        """Count the words of the answer and of the nearest reference, then matches and n-grams of each length."""
+        tokenise = TOKENISERS[self.words]
+        words = tokenise("" if isinstance(case.result, Failure) else extract_text(case.result))
+        references = [tokenise(answer) for answer in case.item.answers]
+        # Of two references as near in length the shorter one counts, as in sacrebleu.
+        nearest = min(map(len, references), key=lambda length: (abs(length - len(words)), length))
+        reference_grams: Grams = Counter()
         for reference in references:
-            most |= _grams(reference)
-        grams = _grams(found)
-        matched = _by_length(grams & most)
-        return (len(found), nearest, *matched, *_by_length(grams))
+            reference_grams |= _grams(reference)
+        grams = _grams(words)
+        matched = _count_by_length(grams & reference_grams)
+        return (len(words), nearest, *matched, *_count_by_length(grams))
 
-    def total(self, seen: Sequence[Seen]) -> float:
-        c, r, *counts = (sum(column) for column in zip(*seen, strict=True))
+    def total(self, observations: Sequence[Observation]) -> float:
+        c, r, *counts = (sum(column) for column in zip(*observations, strict=True))
         return _bleu(c, r, counts[:ORDER], counts[ORDER:])
 
 
@@ -79,34 +80,35 @@ class SentenceBLEU(Measure):
     Source: as sacrebleu's `sentence_bleu` (Post 2018), divided by 100; AutoRAG's metric `bleu`.
 
     >>> from spolia.types import Answer
-    >>> SentenceBLEU().score(Answer("Nokia"), Item("q", "?", answers=("Nokia",)))
+    >>> SentenceBLEU().write_scores(Answer("Nokia"), Item("q", "?", answers=("Nokia",)))
     1.0
     """
 
     words: str = "13a"
 
-    called: ClassVar[str] = "SentenceBLEU"
+    notation: ClassVar[str] = "SentenceBLEU"
 
     def __post_init__(self) -> None:
-        checked_words(self.called, self.words)
+        check_tokeniser(self.notation, self.words)
 
     def applies(self, item: Item) -> bool:
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float:
-        c, r, *counts = BLEU(self.words).seen(Case(item, result))
-        order = sum(of > 0 for of in counts[ORDER:])
+        c, r, *counts = BLEU(self.words).observe(Case(item, result))
+        order = sum(count > 0 for count in counts[ORDER:])
         return _bleu(c, r, counts[:order], counts[ORDER : ORDER + order])
 
 
 def _bleu(c: float, r: float, matched: Sequence[float], grams: Sequence[float]) -> float:
-    """BLEU of words, words of the nearest references, and matches among the n-grams of each length."""
+    """Compute BLEU from the counts of words, and from matches among the n-grams of each length."""
     if not any(matched) or not all(grams):
         return 0.0
     halved, logs = 1.0, 0.0
-    for matches, of in zip(matched, grams, strict=True):
+    for matches, count in zip(matched, grams, strict=True):
+        # Smoothing 3 of Chen and Cherry: the j-th order without a match counts 1 / 2^j matches.
         halved *= 1 if matches else 2
-        logs += log((matches or 1 / halved) / of)
+        logs += log((matches or 1 / halved) / count)
     return exp(logs / len(grams) + min(0.0, 1 - r / c))
 
 
@@ -114,7 +116,7 @@ def _grams(words: Sequence[str]) -> Grams:
     return Counter(tuple(words[start : start + n]) for n in range(1, ORDER + 1) for start in range(len(words) - n + 1))
 
 
-def _by_length(grams: Grams) -> list[int]:
+def _count_by_length(grams: Grams) -> list[int]:
     counts = [0] * ORDER
     for gram, count in grams.items():
         counts[len(gram) - 1] += count
@@ -136,10 +138,10 @@ class Rouge1(WordMeasure):
 
     words: str = "rouge"
 
-    called: ClassVar[str] = "ROUGE-1"
+    notation: ClassVar[str] = "ROUGE-1"
 
-    def against(self, found: list[str], gold: list[str]) -> float:
-        return overlap(found, gold)
+    def score_words(self, answer: list[str], gold: list[str]) -> float:
+        return overlap(answer, gold)
 
 
 @dataclass(frozen=True)
@@ -154,12 +156,12 @@ class Rouge2(WordMeasure):
 
     words: str = "rouge"
 
-    called: ClassVar[str] = "ROUGE-2"
+    notation: ClassVar[str] = "ROUGE-2"
 
-    def against(self, found: list[str], gold: list[str]) -> float:
-        pairs = [list(zip(words, islice(words, 1, None), strict=False)) for words in (found, gold)]
+    def score_words(self, answer: list[str], gold: list[str]) -> float:
+        pairs = [list(zip(words, islice(words, 1, None), strict=False)) for words in (answer, gold)]
         shared = (Counter(pairs[0]) & Counter(pairs[1])).total()
-        return harmonic(shared / len(pairs[0]), shared / len(pairs[1])) if shared else 0.0
+        return harmonic_mean(shared / len(pairs[0]), shared / len(pairs[1])) if shared else 0.0
 
 
 @dataclass(frozen=True)
@@ -174,15 +176,15 @@ class RougeL(WordMeasure):
 
     words: str = "rouge"
 
-    called: ClassVar[str] = "ROUGE-L"
+    notation: ClassVar[str] = "ROUGE-L"
 
-    def against(self, found: list[str], gold: list[str]) -> float:
-        shared = common_subsequence(found, gold)
-        return harmonic(shared / len(found), shared / len(gold)) if shared else 0.0
+    def score_words(self, answer: list[str], gold: list[str]) -> float:
+        shared = common_subsequence(answer, gold)
+        return harmonic_mean(shared / len(answer), shared / len(gold)) if shared else 0.0
 
 
-def common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the longest common subsequence, one row of the table in one integer.
+def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence, with a row of the table in one integer.
 
     Costs n · m / 64 operations on machine words, so that a text of a million characters does not matter against a short
     reference. Hyyrö 2004, "Bit-parallel LCS-length computation revisited".
@@ -190,12 +192,13 @@ def common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
     >>> common_subsequence("ABCBDAB", "BDCABA")
     4
     """
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((first, second), key=len)
     places: dict[str, int] = {}
     for place, word in enumerate(short):
         places[word] = places.get(word, 0) | 1 << place
     row = all_ones = (1 << len(short)) - 1
     for word in long:
         if matched := row & places.get(word, 0):
+            # The carry of the addition updates all columns of the table's row together.
             row = (row + matched | row - matched) & all_ones
     return len(short) - row.bit_count()

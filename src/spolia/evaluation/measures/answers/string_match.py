@@ -13,15 +13,15 @@ from spolia.evaluation.measures.answers.answer_text import (
     TOKENISERS,
     AnswerMeasure,
     WordMeasure,
-    checked_words,
-    normalised,
-    unanswerable,
+    check_tokeniser,
+    is_unanswerable,
+    normalise,
 )
-from spolia.evaluation.measures.measure import Measure, Result, checked_item
-from spolia.evaluation.measures.rank_measures import harmonic
-from spolia.evaluation.measures.retrieval_measure import checked_k
+from spolia.evaluation.measures.measure import Measure, Result, check_item
+from spolia.evaluation.measures.rank_measures import harmonic_mean
+from spolia.evaluation.measures.retrieval_measure import check_k
 from spolia.types import Answer, Item
-from spolia.worker_process import Died, pattern_matches
+from spolia.worker_process import WorkerDied, pattern_matches
 
 
 @dataclass(frozen=True)
@@ -35,35 +35,37 @@ class ExactMatch(WordMeasure):
 
     Source: Rajpurkar et al. 2016 (SQuAD); the rules: Rajpurkar et al. 2018 (SQuAD 2.0), Jin et al. 2024 (FlashRAG).
 
-    >>> str(ExactMatch()), ExactMatch().of("The Moon!", ["the sun", "moon"])
+    >>> str(ExactMatch()), ExactMatch().score_text("The Moon!", ["the sun", "moon"])
     ('EM', 1.0)
     """
 
     rule: str = ""
 
-    called: ClassVar[str] = "EM"
+    notation: ClassVar[str] = "EM"
     rules: ClassVar[tuple[str, ...]] = ("squad2", "regex")
 
     def applies(self, item: Item) -> bool:
-        return bool(item.answers) or (self.rule == "squad2" and unanswerable(item))
+        return bool(item.answers) or (self.rule == "squad2" and is_unanswerable(item))
 
-    def of(self, text: str, answers: Sequence[str]) -> float:
+    def score_text(self, text: str, answers: Sequence[str]) -> float:
         if self.rule == "regex":
-            return float(any(_matches(answer, normalised(text)) for answer in answers))
-        return super().of(text, answers)
+            return float(any(_matches_whole_text(answer, normalise(text)) for answer in answers))
+        return super().score_text(text, answers)
 
-    def against(self, found: list[str], gold: list[str]) -> float:
-        return float(found == gold)
+    def score_words(self, answer: list[str], gold: list[str]) -> float:
+        return float(answer == gold)
 
 
+# A data set's pattern may backtrack without end: a worker process matches it, and is stopped after this.
 _MATCH_S = 5.0
 
 
 def _is_match(pattern: re.Pattern[str], method: str, text: str) -> bool:
-    """Whether a data set's pattern matches."""
+    """Return whether a data set's pattern matches, within a time limit."""
     try:
         return pattern_matches(pattern, method, text, _MATCH_S)
-    except Died as died:
+    except WorkerDied as died:
+        # A cancelled run also stops the worker: then it is the run that ends, not the pattern that fails.
         check_cancelled()
         raise MeasureError(
             f"The regular expression {pattern.pattern!r:.200} of an accepted answer {died} on {text!r:.60}. Write one "
@@ -71,7 +73,7 @@ def _is_match(pattern: re.Pattern[str], method: str, text: str) -> bool:
         ) from died
 
 
-def _matches(pattern: str, text: str) -> bool:
+def _matches_whole_text(pattern: str, text: str) -> bool:
     try:
         return _is_match(re.compile(pattern, re.IGNORECASE), "fullmatch", text)
     except NO_PATTERN as error:
@@ -92,46 +94,49 @@ class Accuracy(WordMeasure):
 
     Source: the rules: Jin et al. 2024 (FlashRAG), Zhao et al. 2024 (PrefRAG) and its script for BioASQ.
 
-    >>> str(Accuracy()), Accuracy().of("Not known.", ["no"]), Accuracy(rule="prefrag").of("Not known.", ["no"])
+    >>> str(Accuracy()), Accuracy().score_text("Not known.", ["no"]), Accuracy(rule="prefrag").score_text("Not known.", ["no"])
     ('Acc', 0.0, 1.0)
     """
 
     rule: str = ""
 
-    called: ClassVar[str] = "Acc"
+    notation: ClassVar[str] = "Acc"
     rules: ClassVar[tuple[str, ...]] = ("flashrag", "prefrag", "bioasq")
 
-    def of(self, text: str, answers: Sequence[str]) -> float:
+    def score_text(self, text: str, answers: Sequence[str]) -> float:
         if self.rule == "flashrag":
-            found = normalised(text)
-            return float(any(normalised(answer) in found for answer in answers))
+            plain_text = normalise(text)
+            return float(any(normalise(answer) in plain_text for answer in answers))
         if self.rule == "prefrag":
             return float(any(answer.lower() in text.lower() for answer in answers))
         if self.rule == "bioasq":
-            return float(any(_stands_in(answer.lower(), text.lower()) for answer in answers))
-        return super().of(text, answers)
+            return float(any(_contains_pattern(answer.lower(), text.lower()) for answer in answers))
+        return super().score_text(text, answers)
 
-    def against(self, found: list[str], gold: list[str]) -> float:
-        return float(holds(found, gold))
+    def score_words(self, answer: list[str], gold: list[str]) -> float:
+        return float(contains_phrase(answer, gold))
 
 
-def holds(found: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether some words, one at least, stand among others in a row.
+def contains_phrase(words: Sequence[str], phrase: Sequence[str]) -> bool:
+    """Return whether a phrase of one word at least stands among words in a row.
 
-    >>> holds(["it", "opened", "in", "1974"], ["in", "1974"]), holds(["19740"], ["1974"]), holds(["1974"], [])
+    >>> contains_phrase(["it", "opened", "in", "1974"], ["in", "1974"]), contains_phrase(["19740"], ["1974"]), contains_phrase(["1974"], [])
     (True, False, False)
     """
-    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(found)} "
+    # Blanks around both keep a word from matching inside a longer one.
+    return bool(phrase) and f" {' '.join(phrase)} " in f" {' '.join(words)} "
 
 
-def _stands_in(pattern: str, text: str) -> bool:
+def _contains_pattern(pattern: str, text: str) -> bool:
     try:
         return _is_match(re.compile(rf"\b{pattern}\b"), "search", text)
     except NO_PATTERN:
+        # An accepted answer such as "C++" is no regular expression; look for its characters.
         return re.search(rf"\b{re.escape(pattern)}\b", text) is not None
 
 
-_CLOSED = (["yes"], ["no"], ["noanswer"])
+# HotpotQA's script gives no credit for other words beside one of these.
+_CLOSED_ANSWERS = (["yes"], ["no"], ["noanswer"])
 
 
 @dataclass(frozen=True)
@@ -147,34 +152,34 @@ class F1(WordMeasure):
 
     Source: Rajpurkar et al. 2016 (SQuAD); the rules: Rajpurkar et al. 2018 (SQuAD 2.0), Yang et al. 2018 (HotpotQA).
 
-    >>> str(F1(rule="hotpotqa")), F1().of("Yes, it was.", ["yes"]), F1(rule="hotpotqa").of("Yes, it was.", ["yes"])
+    >>> str(F1(rule="hotpotqa")), F1().score_text("Yes, it was.", ["yes"]), F1(rule="hotpotqa").score_text("Yes, it was.", ["yes"])
     ('F1(rule="hotpotqa")', 0.5, 0.0)
     """
 
     rule: str = ""
 
-    called: ClassVar[str] = "F1"
+    notation: ClassVar[str] = "F1"
     rules: ClassVar[tuple[str, ...]] = ("squad2", "hotpotqa")
 
     def applies(self, item: Item) -> bool:
-        return bool(item.answers) or (self.rule == "squad2" and unanswerable(item))
+        return bool(item.answers) or (self.rule == "squad2" and is_unanswerable(item))
 
-    def against(self, found: list[str], gold: list[str]) -> float:
-        if self.rule == "squad2" and not (found and gold):
-            return float(found == gold)
-        if self.rule == "hotpotqa" and found != gold and (found in _CLOSED or gold in _CLOSED):
+    def score_words(self, answer: list[str], gold: list[str]) -> float:
+        if self.rule == "squad2" and not (answer and gold):
+            return float(answer == gold)
+        if self.rule == "hotpotqa" and answer != gold and (answer in _CLOSED_ANSWERS or gold in _CLOSED_ANSWERS):
             return 0.0
-        return overlap(found, gold)
+        return overlap(answer, gold)
 
 
-def overlap(found: Sequence[str], gold: Sequence[str]) -> float:
-    """F1 of two multisets of words.
+def overlap(words: Sequence[str], gold: Sequence[str]) -> float:
+    """Return the F1 of two multisets of words.
 
     >>> overlap(["a", "a", "b"], ["a", "b", "c"])
     0.6666666666666666
     """
-    shared = (Counter(found) & Counter(gold)).total()
-    return harmonic(shared / len(found), shared / len(gold)) if shared else 0.0
+    shared = (Counter(words) & Counter(gold)).total()
+    return harmonic_mean(shared / len(words), shared / len(gold)) if shared else 0.0
 
 
 @dataclass(frozen=True)
@@ -183,15 +188,15 @@ class PrefRAGAverage(AnswerMeasure):
 
     Source: Zhao et al. 2024 (PrefRAG), the column Avg.
 
-    >>> str(PrefRAGAverage()), PrefRAGAverage().of("in Paris", ["Paris"])  # (1 + 2/3 + 0) / 3
+    >>> str(PrefRAGAverage()), PrefRAGAverage().score_text("in Paris", ["Paris"])  # (1 + 2/3 + 0) / 3
     ('PrefRAG-Avg', 0.5555555555555555)
     """
 
-    called: ClassVar[str] = "PrefRAG-Avg"
+    notation: ClassVar[str] = "PrefRAG-Avg"
 
-    def of(self, text: str, answers: Sequence[str]) -> float:
+    def score_text(self, text: str, answers: Sequence[str]) -> float:
         parts = (Accuracy(rule="prefrag"), F1(), ExactMatch())
-        return sum(part.of(text, answers) for part in parts) / len(parts)
+        return sum(part.score_text(text, answers) for part in parts) / len(parts)
 
 
 @dataclass(frozen=True)
@@ -209,27 +214,30 @@ class AnswerHit(Measure):
 
     >>> from spolia.types import Hit, Item, Node, Query, Ranking
     >>> found = Ranking(Query("?"), (Hit(Node("n1", "He worked for Nokia."), 1.0),))
-    >>> str(AnswerHit(5)), AnswerHit(5).score(found, Item("q", "?", answers=("nokia",)))
+    >>> str(AnswerHit(5)), AnswerHit(5).write_scores(found, Item("q", "?", answers=("nokia",)))
     ('AnswerHit@5', 1.0)
     """
 
     k: int = 10
     words: str = "squad"
 
-    called: ClassVar[str] = "AnswerHit"
+    notation: ClassVar[str] = "AnswerHit"
 
     def __post_init__(self) -> None:
-        checked_k(self.k)
-        checked_words(self.called, self.words)
+        check_k(self.k)
+        check_tokeniser(self.notation, self.words)
 
     def applies(self, item: Item) -> bool:
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float:
-        checked_item(self, item)
+        check_item(self, item)
         ranking = result.evidence if isinstance(result, Answer) else result
         if ranking is None:
             raise MeasureError("An Answer without evidence holds no passages. Measure the Ranking before it.")
-        cut = TOKENISERS[self.words]
-        texts, answers = [cut(node.shown_text) for node in ranking.cut(self.k).nodes], list(map(cut, item.answers))
-        return float(any(holds(text, answer) for text in texts for answer in answers))
+        tokenise = TOKENISERS[self.words]
+        texts, answers = (
+            [tokenise(node.shown_text) for node in ranking.cut(self.k).nodes],
+            list(map(tokenise, item.answers)),
+        )
+        return float(any(contains_phrase(text, answer) for text in texts for answer in answers))

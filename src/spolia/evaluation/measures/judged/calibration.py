@@ -1,4 +1,4 @@
-"""How far a judge can be believed: its verdicts against labels that people gave, or against its own of another day."""
+"""Calibration of a judge: its verdicts against labels that people gave, or against its own of another day."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spolia.errors import DataError, MeasureError
-from spolia.evaluation.data.json_lines import records
+from spolia.evaluation.data.json_lines import read_records
 from spolia.evaluation.measures.measure import Case, Measure, measured
 from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking, Value
 
@@ -55,7 +55,7 @@ class Agreement(Value):
 
 
 def agreement(verdicts: Sequence[Hashable], labels: Sequence[Hashable]) -> Agreement:
-    """A judge's verdicts against labels of the same things: yes and no, grades, words.
+    """Compare a judge's verdicts with labels of the same things: yes and no, grades, words.
 
     Numbers that are equal are the same word (1, 1.0 and True), so that scores of a measure fit to labels of people.
 
@@ -76,18 +76,19 @@ def agreement(verdicts: Sequence[Hashable], labels: Sequence[Hashable]) -> Agree
             f"Got {len(verdicts)} verdicts and {len(labels)} labels. Give one of each for every thing that was judged."
         )
     pairs = [(_word(label), _word(verdict)) for label, verdict in zip(labels, verdicts, strict=True)]
-    told = Counter((label, verdict) for label, verdict in pairs if label is not None and verdict is not None)
-    return Agreement(tuple(sorted(told.items())), len(pairs) - told.total())
+    counts = Counter((label, verdict) for label, verdict in pairs if label is not None and verdict is not None)
+    return Agreement(tuple(sorted(counts.items())), len(pairs) - counts.total())
 
 
-def _word(found: Hashable) -> str | None:
-    if found is None or found != found:
+def _word(value: Hashable) -> str | None:
+    # NaN is the only value that differs from itself.
+    if value is None or value != value:
         return None
-    return f"{float(found):g}" if isinstance(found, (bool, int, float)) else str(found)
+    return f"{float(value):g}" if isinstance(value, (bool, int, float)) else str(value)
 
 
 FIELDS = ("id", "question", "answers", "answer", "passages", "label")
-AT_ONCE = 32
+BATCH_SIZE = 32
 """Answers that are judged between two signs of progress."""
 WORDS: Mapping[str, float] = {"yes": 1, "no": 0, "true": 1, "false": 0, "right": 1, "wrong": 0}
 
@@ -102,30 +103,34 @@ class LabelledAnswer(Value):
 
 @dataclass(frozen=True)
 class Calibration(Value):
-    """What a judge says of labelled answers: `rows` of id, label and verdict, None where it could not tell."""
+    """Verdicts of a judge on labelled answers: `rows` of id, label and verdict, None where it could not tell."""
 
     measure: str
     agreement: Agreement
     rows: tuple[tuple[str, float, float | None], ...]
 
     @property
-    def differ(self) -> tuple[tuple[str, float, float], ...]:
-        """Those of which the judge says something else than people do."""
-        return tuple((id, label, said) for id, label, said in self.rows if said is not None and said != label)
+    def disagreements(self) -> tuple[tuple[str, float, float], ...]:
+        """Return the rows whose verdict differs from the label."""
+        return tuple(
+            (id, label, verdict) for id, label, verdict in self.rows if verdict is not None and verdict != label
+        )
 
     def json(self) -> dict[str, Any]:
-        found = self.agreement
-        confusion = [{"label": label, "verdict": said, "n": n} for (label, said), n in found.confusion]
-        rows = [{"id": id, "label": label, "verdict": said} for id, label, said in self.rows]
-        counts = {"n": found.n, "undetermined": found.undetermined, "same": found.observed, "kappa": found.kappa}
+        result = self.agreement
+        confusion = [{"label": label, "verdict": verdict, "n": n} for (label, verdict), n in result.confusion]
+        rows = [{"id": id, "label": label, "verdict": verdict} for id, label, verdict in self.rows]
+        counts = {"n": result.n, "undetermined": result.undetermined, "same": result.observed, "kappa": result.kappa}
         return {"measure": self.measure} | counts | {"confusion": confusion, "rows": rows}
 
 
 def calibrated(
-    measure: Measure, labelled: Sequence[LabelledAnswer], told: Callable[[int, int], None] = lambda done, total: None
+    measure: Measure,
+    labelled: Sequence[LabelledAnswer],
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Calibration:
-    """Judge labelled answers, and compare. A score between labels counts as the nearest one that occurs, of two that
-    are as near the higher: of labels 0 and 1 this is a threshold of 0.5, of grades rounding.
+    """Judge labelled answers, and compare. A score between labels counts as the nearest label, the higher of two as
+    near: with labels 0 and 1 a threshold of 0.5, with grades rounding.
 
     Run it in a run of its own, whose cache, threads and budget are used.
 
@@ -135,7 +140,7 @@ def calibrated(
     Raises:
         MeasureError: the measure needs something that an answer lacks, or does not score single answers.
 
-    >>> from spolia.evaluation.measures.answers.string_match import F1
+    >>> from spolia.evaluation.measures.run_transform.string_match import F1
     >>> told = [("Nokia", 1), ("Nokia in Salo", 1), ("Siemens", 0)]
     >>> cases = [Case(Item(text, "Who?", answers=("Nokia",)), Answer(text)) for text, _ in told]
     >>> found = calibrated(F1(), [LabelledAnswer(case, label) for case, (_, label) in zip(cases, told)])
@@ -144,55 +149,59 @@ def calibrated(
     """
     if not isinstance(measure, Measure):
         raise MeasureError(f"{measure} says nothing of a single answer. Write a measure such as Correctness.")
-    if lacking := [one.case.item.id for one in labelled if not measure.applies(one.case.item)]:
+    if inapplicable := [answer.case.item.id for answer in labelled if not measure.applies(answer.case.item)]:
         raise MeasureError(
-            f"{measure} does not apply to {lacking[0]!r}: it needs 'answers', the accepted ones, or gold passages, "
+            f"{measure} does not apply to {inapplicable[0]!r}: it needs 'answers', the accepted ones, or gold passages, "
             "which labels do not have."
         )
-    labels = sorted({one.label for one in labelled}, reverse=True)
+    # The highest first: of two labels that are as near, the first one is taken.
+    labels = sorted({answer.label for answer in labelled}, reverse=True)
     verdicts: list[float | None] = []
-    for start in range(0, len(labelled), AT_ONCE):
-        found = measured(measure, [one.case for one in labelled[start : start + AT_ONCE]])
-        verdicts += [None if seen is None else _nearest(seen[0], labels) for seen in found.seen]
-        told(len(verdicts), len(labelled))
-    rows = [(one.case.item.id, one.label, said) for one, said in zip(labelled, verdicts, strict=True)]
-    return Calibration(str(measure), agreement(verdicts, [one.label for one in labelled]), tuple(rows))
+    for start in range(0, len(labelled), BATCH_SIZE):
+        measurement = measured(measure, [answer.case for answer in labelled[start : start + BATCH_SIZE]])
+        verdicts += [
+            None if observation is None else _nearest(observation[0], labels)
+            for observation in measurement.observations
+        ]
+        on_progress(len(verdicts), len(labelled))
+    rows = [(answer.case.item.id, answer.label, verdict) for answer, verdict in zip(labelled, verdicts, strict=True)]
+    return Calibration(str(measure), agreement(verdicts, [answer.label for answer in labelled]), tuple(rows))
 
 
 def read_labelled_answers(path: Path) -> tuple[LabelledAnswer, ...]:
-    """The labelled answers of a file of JSON lines, or of one array, with the fields `FIELDS`: `answers` are accepted
-    ones, `passages` what the answer was made from; `[1]` in it cites the first."""
+    """Read labelled answers from a file of JSON lines, or of one array, with the fields `FIELDS`: `answers` are
+    accepted ones, `passages` what the answer was made from; `[1]` in it cites the first."""
     if not path.is_file():
         raise DataError(f"There is no file {path}. Write one with a line for each answer: {', '.join(FIELDS)}.")
-    found: dict[str, LabelledAnswer] = {}
-    for place, row in records(path):
-        one = _labelled(place, row)
-        if found.setdefault(one.case.item.id, one) is not one:
-            raise DataError(f"{place}: id {one.case.item.id!r} is on an earlier line too. Give every row its own.")
-    if not found:
+    answers: dict[str, LabelledAnswer] = {}
+    for place, row in read_records(path):
+        answer = _read_labelled_answer(place, row)
+        if answers.setdefault(answer.case.item.id, answer) is not answer:
+            raise DataError(f"{place}: id {answer.case.item.id!r} is on an earlier line too. Give every row its own.")
+    if not answers:
         raise DataError(f"{path} has no labelled answer. Write a line for each: {', '.join(FIELDS)}.")
-    return tuple(found.values())
+    return tuple(answers.values())
 
 
 def _nearest(score: float, labels: Sequence[float]) -> float:
     return min(labels, key=lambda label: abs(label - score))
 
 
-def _labelled(place: str, row: Mapping[str, Any]) -> LabelledAnswer:
-    id, question, answer = (_text(place, row, name) for name in ("id", "question", "answer"))
-    answers, passages = (_texts(place, row, name) for name in ("answers", "passages"))
+def _read_labelled_answer(place: str, row: Mapping[str, Any]) -> LabelledAnswer:
+    id, question, answer = (_read_text(place, row, name) for name in ("id", "question", "answer"))
+    answers, passages = (_read_texts(place, row, name) for name in ("answers", "passages"))
     nodes = [Node(f"passage {number}", text) for number, text in enumerate(passages, start=1)]
-    cited = [
+    citations = [
         Citation(str(number), node.id, node.id, node.id, node.text)
         for number, node in enumerate(nodes, start=1)
         if f"[{number}]" in answer
     ]
-    shown = Ranking(Query(question), tuple(Hit(node, 0.0) for node in nodes))
-    case = Case(Item(id, question, answers=answers), Answer(answer, tuple(cited), evidence=shown))
-    return LabelledAnswer(case, _label(place, row.get("label")))
+    evidence = Ranking(Query(question), tuple(Hit(node, 0.0) for node in nodes))
+    case = Case(Item(id, question, answers=answers), Answer(answer, tuple(citations), evidence=evidence))
+    return LabelledAnswer(case, _read_label(place, row.get("label")))
 
 
-def _label(place: str, label: object) -> float:
+def _read_label(place: str, label: object) -> float:
     if isinstance(label, str):
         label = WORDS.get(label.strip().lower(), label)
     if not isinstance(label, int | float) or not isfinite(label):
@@ -200,14 +209,14 @@ def _label(place: str, label: object) -> float:
     return float(label)
 
 
-def _text(place: str, row: Mapping[str, Any], name: str) -> str:
-    if not isinstance(found := row.get(name), str) or (name == "id" and not found):
-        raise DataError(f"{place}: {name!r} is {found!r}. Write a text; the fields are {', '.join(FIELDS)}.")
-    return found
+def _read_text(place: str, row: Mapping[str, Any], name: str) -> str:
+    if not isinstance(value := row.get(name), str) or (name == "id" and not value):
+        raise DataError(f"{place}: {name!r} is {value!r}. Write a text; the fields are {', '.join(FIELDS)}.")
+    return value
 
 
-def _texts(place: str, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    found = row.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise DataError(f"{place}: {name!r} is {found!r}. Write a list of texts.")
-    return tuple(found)
+def _read_texts(place: str, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = row.get(name, [])
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise DataError(f"{place}: {name!r} is {values!r}. Write a list of texts.")
+    return tuple(values)

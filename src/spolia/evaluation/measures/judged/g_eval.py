@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import ClassVar, Final, cast
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.answers.answer_text import said
+from spolia.evaluation.measures.answers.answer_text import extract_text
 from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements, judging_role, passages
-from spolia.evaluation.measures.measure import Result, checked_rule
+from spolia.evaluation.measures.measure import Result, check_rule
 from spolia.models.parsers import Number
 from spolia.models.prompting.likelihood import FirstTokens
 from spolia.models.prompting.role import Ask, Brief, Role
@@ -22,7 +22,7 @@ WORST, BEST = 1, 5
 _GRADES = {str(grade): grade for grade in range(WORST, BEST + 1)}
 TOKENS, AUTORAG = "tokens", "autorag"
 RULES: Final = (TOKENS, AUTORAG)
-SEEN: Final = 5
+TOP_TOKENS: Final = 5
 """First tokens that AutoRAG looks at."""
 
 
@@ -57,7 +57,7 @@ class GEval(JudgedMeasure):
 
     >>> from spolia import Answer, Query, Ranking, ScriptedModel
     >>> measure = GEval(ScriptedModel(("5", "4", "4", "I cannot say.")), "fluency", samples=3)
-    >>> str(measure), round(measure.score(Answer("It was Nokia.", evidence=Ranking(Query("?"), ())), Item("q", "?")), 4)
+    >>> str(measure), round(measure.write_scores(Answer("It was Nokia.", evidence=Ranking(Query("?"), ())), Item("q", "?")), 4)
     ('GEval(llm="scripted", aspect="fluency", samples=3)', 4.3333)
     """
 
@@ -67,13 +67,13 @@ class GEval(JudgedMeasure):
     prompt: str = ""
     rule: str = ""
 
-    called: ClassVar[str] = "GEval"
+    notation: ClassVar[str] = "GEval"
     prompts: ClassVar[tuple[str, ...]] = tuple(f"evaluation/measures/judged/{aspect}" for aspect in ASPECTS)
     range: ClassVar[tuple[float, float]] = (0.0, BEST)
 
     def __post_init__(self) -> None:
-        checked_rule(self.called, self.aspect, (*ASPECTS, MEAN))
-        checked_rule(self.called, self.rule, RULES)
+        check_rule(self.notation, self.aspect, (*ASPECTS, MEAN))
+        check_rule(self.notation, self.rule, RULES)
         if self.rule and NEXT_TOKENS not in self.llm.capabilities:
             raise MeasureError(
                 f"{self.llm.name} states no probabilities of tokens, as {self} needs. Write its capabilities with "
@@ -90,30 +90,31 @@ class GEval(JudgedMeasure):
         return self.rule != AUTORAG or bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float | None:
-        answer, shown = said(result), passages(result)
+        answer, evidence = extract_text(result), passages(result)
         if not answer.strip():
             return 0.0
         if self.aspect == MEAN:
             grades = [self.but(aspect=aspect).score(result, item) for aspect in ASPECTS]
-            read = [grade for grade in grades if grade is not None]
-            return fmean(read) if len(read) == len(ASPECTS) else None
+            valid = [grade for grade in grades if grade is not None]
+            return fmean(valid) if len(valid) == len(ASPECTS) else None
         if self.rule:
-            beside = [(gold,) for gold in item.answers] if self.rule == AUTORAG else [shown]
-            briefs = [Brief.of(question=item.question, passages=texts, answer=answer) for texts in beside]
+            references = [(gold,) for gold in item.answers] if self.rule == AUTORAG else [evidence]
+            briefs = [Brief.from_texts(question=item.question, passages=texts, answer=answer) for texts in references]
             llm = cast("ForetellsTokens", self.llm)  # one that cannot is refused when it is asked
-            graded = most_probable_grade if self.rule == AUTORAG else expected_grade
-            grades = [graded(tokens or ()) for tokens in judgements(FirstTokens(llm, self._role), briefs)]
-            read = [grade for grade in grades if grade is not None]
-            return max(read) if len(read) == len(briefs) else None
+            read_grade = most_probable_grade if self.rule == AUTORAG else expected_grade
+            grades = [read_grade(tokens or ()) for tokens in judgements(FirstTokens(llm, self._role), briefs)]
+            valid = [grade for grade in grades if grade is not None]
+            return max(valid) if len(valid) == len(briefs) else None
         briefs = [
-            Brief.of(sample, question=item.question, passages=shown, answer=answer) for sample in range(self.samples)
+            Brief.from_texts(sample, question=item.question, passages=evidence, answer=answer)
+            for sample in range(self.samples)
         ]
-        drawn = judgements(Ask(self.llm, self._role, temperature=1.0), briefs)
-        read = [grade for grade in drawn if grade is not None and isfinite(grade)]
-        return sum(read) / len(read) if read else None
+        sampled_grades = judgements(Ask(self.llm, self._role, temperature=1.0), briefs)
+        valid = [grade for grade in sampled_grades if grade is not None and isfinite(grade)]
+        return sum(valid) / len(valid) if valid else None
 
     @property
-    def made(self) -> tuple[Role[float | None], ...]:
+    def dependencies(self) -> tuple[Role[float | None], ...]:
         if self.aspect == MEAN:
             return tuple(self.but(aspect=aspect)._role for aspect in ASPECTS)
         return (self._role,)
@@ -125,8 +126,8 @@ class GEval(JudgedMeasure):
 
 
 def expected_grade(tokens: Sequence[Token]) -> float | None:
-    """The mean of the grades among some tokens, weighted by their probability; None where these have less than half of
-    the probability that is stated.
+    """Return the mean of the grades among some tokens, weighted by their probability; None if they hold less than half
+    of the stated probability.
 
     >>> from math import log
     >>> found = [Token("5", log(0.5)), Token(" 4", log(0.3)), Token("3", log(0.1)), Token("The", log(0.05))]
@@ -134,16 +135,16 @@ def expected_grade(tokens: Sequence[Token]) -> float | None:
     4.4444
     """
     stated = [(_GRADES.get(token.text.strip()), exp(token.logprob)) for token in tokens]
-    read = [(grade, p) for grade, p in stated if grade is not None]
-    mass = sum(p for _, p in read)
-    return sum(grade * p for grade, p in read) / mass if mass > 0 and 2 * mass >= sum(p for _, p in stated) else None
+    graded = [(grade, p) for grade, p in stated if grade is not None]
+    mass = sum(p for _, p in graded)
+    return sum(grade * p for grade, p in graded) / mass if mass > 0 and 2 * mass >= sum(p for _, p in stated) else None
 
 
 def most_probable_grade(tokens: Sequence[Token]) -> int | None:
-    """The first grade among the five most probable tokens; else None.
+    """Return the first grade among the five most probable tokens; else None.
 
     >>> most_probable_grade([Token("The", -0.2), Token(" 4", -2.5), Token("5", -3.0)])
     4
     """
-    first = sorted(tokens, key=lambda token: -token.logprob)[:SEEN]
+    first = sorted(tokens, key=lambda token: -token.logprob)[:TOP_TOKENS]
     return next((int(token.text) for token in first if token.text.strip() in _GRADES), None)

@@ -1,4 +1,4 @@
-"""What is read out of a judge's reply; `undetermined` is a reply that every one of them can read."""
+"""Parsers of a judge's reply, all of which can read `undetermined`, and the base class of judged measures."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from spolia.core.operator import Operator
 from spolia.core.run_context import gather
 from spolia.errors import BudgetSpent, MeasureError, ModelRejected, ModelUnavailable
-from spolia.evaluation.measures.measure import Case, Measure, Result, Seen
+from spolia.evaluation.measures.measure import Case, Measure, Observation, Result
 from spolia.models.parsers import Lines, OneOf, Parser, says_nothing
 from spolia.models.prompting.role import Brief, Role
 from spolia.types import Answer, Failure, Item
@@ -62,41 +62,41 @@ class Decisions(Parser[tuple[bool | None, ...]]):
     """
 
     def parse(self, reply: str) -> tuple[bool | None, ...]:
-        found: list[bool | None] = []
+        decisions: list[bool | None] = []
         for line in reply.splitlines():
             try:
                 beginning = re.findall(r"\w+", line)[:3]  # `Statement 2: no`; after it stands the reason
                 word = _CHOICE.parse(" ".join(beginning))
             except ValueError:
                 continue
-            found.append(None if word == UNDETERMINED else word == "yes")
-        if not found:
+            decisions.append(None if word == UNDETERMINED else word == "yes")
+        if not decisions:
             raise ValueError("it must have a line with yes or no for each statement")
-        return tuple(found)
+        return tuple(decisions)
 
 
 def judging_role(file: str, parser: Parser[Any]) -> Role[Any]:
-    """The role of a judge by its prompt file here, whose reply may be `undetermined`."""
+    """Return the role of a judge by its prompt file here, whose reply may be `undetermined`."""
     place = f"spolia:evaluation/measures/judged/prompts/{file}.txt"
     return Role(place, OrUndetermined(parser), default=UNDETERMINED)
 
 
-UNASKED = (ModelUnavailable, ModelRejected, BudgetSpent)
+TOLERATED_ERRORS = (ModelUnavailable, ModelRejected, BudgetSpent)
 """Why a judge may have no opinion; the trace says which. Any other error is a mistake of the caller, and is raised."""
 
 
 def judgements(judge: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any]:
-    """What a judge says of each brief; None where it could not be asked, or its reply not be read."""
-    found: list[Any] = []
+    """Ask a judge about each brief; None if it could not be asked, or its reply not be read."""
+    verdicts: list[Any] = []
     for result in judge.batch(briefs):
-        if isinstance(result, Failure) and not isinstance(result.error, UNASKED):
+        if isinstance(result, Failure) and not isinstance(result.error, TOLERATED_ERRORS):
             raise result.raised()
-        found.append(None if isinstance(result, Failure) else result)
-    return found
+        verdicts.append(None if isinstance(result, Failure) else result)
+    return verdicts
 
 
 class JudgedMeasure(Measure):
-    """A measure that asks a language model. What it could not be asked, or its reply not be read, is undetermined.
+    """Measure that asks a language model. It is undetermined if the model cannot be asked, or its reply not be read.
 
     Use a run for judging, apart from that of the flow, so that neither cost is taken for the other's.
     """
@@ -104,17 +104,18 @@ class JudgedMeasure(Measure):
     def applies(self, item: Item) -> bool:
         return True
 
-    def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:
-        found: list[Seen | None] = []
-        for result in gather([partial(self.seen, case) for case in cases]):
+    def observe_all(self, cases: Sequence[Case]) -> list[Observation | None]:
+        observations: list[Observation | None] = []
+        # Questions are judged in the threads of the run; each waits for its model.
+        for result in gather([partial(self.observe, case) for case in cases]):
             if isinstance(result, Failure):
                 raise result.raised()
-            found.append(result)
-        return found
+            observations.append(result)
+        return observations
 
 
 def passages(result: Result) -> tuple[str, ...]:
-    """The texts of a ranking, or those that the reader of an answer was shown, best first."""
+    """Return the texts of a ranking, or those that the reader of an answer was shown, best first."""
     ranking = result.evidence if isinstance(result, Answer) else result
     if ranking is None:
         raise MeasureError("An Answer without evidence holds no passages to judge. Give the answer its evidence.")

@@ -1,9 +1,9 @@
-"""Faithfulness."""
+"""Measures of RAGAS: faithfulness, answer relevancy and context precision; and correctness by a judge."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.evaluation.measures.answers.answer_text import said
+from spolia.evaluation.measures.answers.answer_text import extract_text
 from spolia.evaluation.measures.judged.judge import (
     Decisions,
     JudgedMeasure,
@@ -12,7 +12,7 @@ from spolia.evaluation.measures.judged.judge import (
     judging_role,
     passages,
 )
-from spolia.evaluation.measures.measure import Result, checked_item
+from spolia.evaluation.measures.measure import Result, check_item
 from spolia.evaluation.measures.rank_measures import mean_precision
 from spolia.indexing.transforms.llm_transform import Questions
 from spolia.models.parsers import YesNo
@@ -44,7 +44,7 @@ class Faithfulness(JudgedMeasure):
     >>> from spolia import Answer, Hit, Node, Query, Ranking, ScriptedModel
     >>> shown = Ranking(Query("?"), (Hit(Node("n", "He worked for Nokia."), 1.0),))
     >>> model = ScriptedModel((("<statements", "1: yes\\n2: no"), ("", "He worked for Nokia.\\nHe lived in Salo.")))
-    >>> Faithfulness(model).score(Answer("He worked for Nokia in Salo.", evidence=shown), Item("q", "Who is he?"))
+    >>> Faithfulness(model).write_scores(Answer("He worked for Nokia in Salo.", evidence=shown), Item("q", "Who is he?"))
     0.5
     """
 
@@ -53,22 +53,24 @@ class Faithfulness(JudgedMeasure):
     backed: Role[tuple[bool | None, ...] | None] = BACKED
     max_tokens: int = 4096
 
-    called: ClassVar[str] = "Faithfulness"
+    notation: ClassVar[str] = "Faithfulness"
 
     def score(self, result: Result, item: Item) -> float | None:
-        answer, shown = said(result), passages(result)
+        answer, evidence = extract_text(result), passages(result)
         if not answer.strip():
             return None
         (statements,) = judgements(
-            Ask(self.llm, self.stated, self.max_tokens), [Brief.of(question=item.question, answer=answer)]
+            Ask(self.llm, self.stated, self.max_tokens), [Brief.from_texts(question=item.question, answer=answer)]
         )
         if not statements:
             return None
-        if not shown:
+        # Without a passage nothing is supported, so the second call is saved.
+        if not evidence:
             return 0.0
         (verdicts,) = judgements(
-            Ask(self.llm, self.backed, self.max_tokens), [Brief.of(passages=shown, statements=statements)]
+            Ask(self.llm, self.backed, self.max_tokens), [Brief.from_texts(passages=evidence, statements=statements)]
         )
+        # With a verdict too few or too many nobody knows which statement it belongs to.
         if verdicts is None or None in verdicts or len(verdicts) != len(statements):
             return None
         return float(sum(verdicts) / len(verdicts))
@@ -79,7 +81,7 @@ ASKED: Role[tuple[str, ...] | None] = judging_role("asked", Questions())
 
 @dataclass(frozen=True)
 class AnswerRelevancy(JudgedMeasure):
-    """Whether the answer is one to the question that was asked, right or wrong.
+    """Similarity of the question to the questions that the answer would answer, whether it is right or wrong.
 
     A model writes the questions that the answer would answer; the measure is their mean cosine with the question, from
     -1 to 1. An abstention, or an answer that the model calls non-committal, scores 0. One call.
@@ -96,7 +98,7 @@ class AnswerRelevancy(JudgedMeasure):
     >>> from spolia import Answer, ScriptedModel
     >>> from spolia.testing import HashingEmbedder
     >>> measure = AnswerRelevancy(ScriptedModel(("Who employed him?\\nWho employed him?",)), HashingEmbedder())
-    >>> round(measure.score(Answer("Nokia did."), Item("q", "Who employed him?")), 4)
+    >>> round(measure.write_scores(Answer("Nokia did."), Item("q", "Who employed him?")), 4)
     1.0
     """
 
@@ -105,19 +107,19 @@ class AnswerRelevancy(JudgedMeasure):
     questions: int = 3
     role: Role[tuple[str, ...] | None] = ASKED
 
-    called: ClassVar[str] = "AnswerRelevancy"
+    notation: ClassVar[str] = "AnswerRelevancy"
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def score(self, result: Result, item: Item) -> float | None:
-        answer = said(result)
+        answer = extract_text(result)
         if not answer.strip():
             return 0.0
-        brief = Brief.of(answer=answer, questions=Setting(self.questions))
-        (found,) = judgements(Ask(self.llm, self.role), [brief])
-        if not found:
-            return None if found is None else 0.0
-        own, *others = self.embedder.embed([item.question, *found[: self.questions]], kind="query")
-        return float(sum(own @ other for other in others) / len(others))
+        brief = Brief.from_texts(answer=answer, questions=Setting(self.questions))
+        (questions,) = judgements(Ask(self.llm, self.role), [brief])
+        if not questions:
+            return None if questions is None else 0.0
+        question_vector, *vectors = self.embedder.embed([item.question, *questions[: self.questions]], kind="query")
+        return float(sum(question_vector @ vector for vector in vectors) / len(vectors))
 
 
 USEFUL: Role[bool | None] = judging_role("useful", YesNo())
@@ -125,7 +127,7 @@ USEFUL: Role[bool | None] = judging_role("useful", YesNo())
 
 @dataclass(frozen=True)
 class ContextPrecision(JudgedMeasure):
-    """Whether useful passages rank above useless ones, as a model judges each by the accepted answers.
+    """Average precision of the useful passages, as a model judges each by the accepted answers.
 
     Sum over k of P@k · v_k / sum of v_k, v_k = 1 if passage k is useful, P@k = useful ones in the first k / k; 0 when
     none is. It does not see what was not found. One call for each passage; one undetermined verdict makes the question
@@ -140,22 +142,23 @@ class ContextPrecision(JudgedMeasure):
     >>> from spolia import Hit, Node, Query, Ranking, ScriptedModel
     >>> found = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("the moon", "salt", "moonlight")))
     >>> measure = ContextPrecision(ScriptedModel((("<passage>salt", "no"), ("", "yes"))))
-    >>> str(measure), round(measure.score(found, Item("q", "?", answers=("moon",))), 4)  # (1 + 2/3) / 2
+    >>> str(measure), round(measure.write_scores(found, Item("q", "?", answers=("moon",))), 4)  # (1 + 2/3) / 2
     ('ContextPrecision(llm="scripted")', 0.8333)
     """
 
     llm: LanguageModel
     role: Role[bool | None] = USEFUL
 
-    called: ClassVar[str] = "ContextPrecision"
+    notation: ClassVar[str] = "ContextPrecision"
 
     def applies(self, item: Item) -> bool:
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float | None:
-        checked_item(self, item)
+        check_item(self, item)
         briefs = [
-            Brief.of(question=item.question, answers=item.answers, passage=passage) for passage in passages(result)
+            Brief.from_texts(question=item.question, answers=item.answers, passage=passage)
+            for passage in passages(result)
         ]
         verdicts = judgements(Ask(self.llm, self.role), briefs)
         useful = [rank for rank, verdict in enumerate(verdicts, start=1) if verdict]
@@ -179,23 +182,23 @@ class Correctness(JudgedMeasure):
 
     >>> from spolia import Answer, ScriptedModel
     >>> measure = Correctness(ScriptedModel(("Yes.",)))
-    >>> measure.score(Answer("It was Nokia Oyj."), Item("q", "Who employed him?", answers=("Nokia",)))
+    >>> measure.write_scores(Answer("It was Nokia Oyj."), Item("q", "Who employed him?", answers=("Nokia",)))
     1.0
     """
 
     llm: LanguageModel
     role: Role[bool | None] = CORRECT
 
-    called: ClassVar[str] = "Correctness"
+    notation: ClassVar[str] = "Correctness"
 
     def applies(self, item: Item) -> bool:
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float | None:
-        checked_item(self, item)
-        answer = said(result)
+        check_item(self, item)
+        answer = extract_text(result)
         if not answer.strip():
             return 0.0
-        brief = Brief.of(question=item.question, answers=item.answers, answer=answer)
+        brief = Brief.from_texts(question=item.question, answers=item.answers, answer=answer)
         (correct,) = judgements(Ask(self.llm, self.role), [brief])
         return None if correct is None else float(correct)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.reader import Blob, Reading, title_of
-from spolia.indexing.readers.source_structure import Structure, structured
-from spolia.indexing.readers.text import source_text
+from spolia.indexing.readers.source_structure import Structure, read_structured
+from spolia.indexing.readers.text import read_source_text
 from spolia.types import Heading, Region, Value
 
 _LEVELS = {
@@ -55,6 +55,7 @@ _TOKEN = re.compile(
 _CONDITION = re.compile(r"\\(?:(?P<opens>if[a-zA-Z@]*)|(?P<closes>fi)|else)(?![a-zA-Z@])")
 _SECTION = re.compile(rf"\\(?P<command>{'|'.join(_LEVELS)})\*?{_OPTION}\s*(?=\{{)")
 _GROUP = re.compile(rf"{_VERBATIM}|\\.|%[^\n]*|[{{}}]", re.DOTALL)
+# Unlimited, braces that never close would cost time with the square of the file's length.
 _LONGEST_ARGUMENT, _MOST_UNCLOSED = 5_000, 100
 _OPTIONAL = re.compile(_OPTION)
 _CELL_END = re.compile(rf"{_VERBATIM}|%[^\n]*|(?P<row>\\\\|\\tabularnewline\b)|\\.|(?P<cell>&)", re.DOTALL)
@@ -62,10 +63,10 @@ _CELL_END = re.compile(rf"{_VERBATIM}|%[^\n]*|(?P<row>\\\\|\\tabularnewline\b)|\
 
 @dataclass(frozen=True)
 class LatexReader(Value):
-    r"""Reads LaTeX as it is written. Pictures and files that it includes are counted as dropped.
+    r"""Reader of LaTeX as it is written. Pictures and files that it includes count as dropped.
 
     >>> text = rb"\newcommand{\co}{CO$_2$}\title{Stones}\begin{document}\section{Old \emph{\co}}Caf\'e, \verb|50%|."
-    >>> document = LatexReader().read(Blob("a.tex", text)).document
+    >>> document = LatexReader().scan(Blob("a.tex", text)).document
     >>> document.title, [heading.text for heading in document.headings], document.text.split(", ")[-1]
     ('Stones', ['Old CO$_2$'], '\\verb|50%|.')
     """
@@ -76,26 +77,26 @@ class LatexReader(Value):
     suffixes = (".tex", ".latex", ".ltx")
 
     def read(self, blob: Blob, /) -> Reading:
-        return structured(source_text(blob), self, blob, _structure)
+        return read_structured(read_source_text(blob), self, blob, _structure)
 
 
 def _structure(text: str) -> Structure:
-    noted = _Noted()
-    noted.read(text)
-    title = noted.said.get("title") or title_of(noted.headings)
-    meta = fields(author=noted.said.get("author", "").split(";"), date=noted.said.get("date"))
-    return Structure(title, noted.headings, noted.regions, meta, noted.dropped)
+    scanner = _StructureScanner()
+    scanner.scan(text)
+    title = scanner.preamble.get("title") or title_of(scanner.headings)
+    meta = fields(author=scanner.preamble.get("author", "").split(";"), date=scanner.preamble.get("date"))
+    return Structure(title, scanner.headings, scanner.regions, meta, scanner.dropped)
 
 
 @dataclass(frozen=True)
 class Macro:
-    """A command of the author's own: its text with the places `#1` to `#9`, and what the first one holds by default."""
+    """Command that the author defines: its text with the places `#1` to `#9`, and the default of the first one."""
 
     body: str
     count: int = 0
     default: str | None = None
 
-    def filled(self, arguments: list[str]) -> str:
+    def expand(self, arguments: list[str]) -> str:
         return re.sub(
             r"#([1-9])",
             lambda place: arguments[int(place[1]) - 1] if int(place[1]) <= len(arguments) else "",
@@ -104,161 +105,166 @@ class Macro:
 
 
 @dataclass
-class _Noted:
-    """What stands where in a source."""
+class _StructureScanner:
+    """Scanner of a source, which notes headings, regions, metadata and macros."""
 
     headings: list[Heading] = field(default_factory=list)
     regions: list[Region] = field(default_factory=list)
-    said: dict[str, str] = field(default_factory=dict)
+    preamble: dict[str, str] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     macros: dict[str, Macro] = field(default_factory=dict)
     unclosed: Counter[str] = field(default_factory=Counter)
 
-    def read(self, text: str) -> None:
+    def scan(self, text: str) -> None:
         begin, end = text.find("\\begin{document}"), text.find("\\end{document}")
         text = text[:end] if end >= 0 else text
-        at = 0
-        while token := _TOKEN.search(text, at):
-            at = self._after(text, token, is_body=token.end() > begin)
+        position = 0
+        while token := _TOKEN.search(text, position):
+            position = self._note_token(text, token, is_body=token.end() > begin)
 
-    def _after(self, text: str, token: re.Match[str], *, is_body: bool) -> int:
-        """Note what a token begins; where it ends."""
-        at = token.end()
+    def _note_token(self, text: str, token: re.Match[str], *, is_body: bool) -> int:
+        """Note what a token begins, and return where that ends."""
+        position = token.end()
         if token["command"] in _LEVELS:
-            if is_body and (said := self._argument(text, at)):
-                self._heading(token.start(), _LEVELS[token["command"]], said[0])
-                return said[1]
+            if is_body and (group := self._read_argument(text, position)):
+                self._note_heading(token.start(), _LEVELS[token["command"]], group[0])
+                return group[1]
         elif token["command"]:
-            if said := self._argument(text, at):
-                words = plain(said[0].replace("\\and", ";"), self.macros)
-                self.said.setdefault(token["command"], words)
-                return said[1]
+            if group := self._read_argument(text, position):
+                words = plain_text(group[0].replace("\\and", ";"), self.macros)
+                self.preamble.setdefault(token["command"], words)
+                return group[1]
         elif token["new"] or token["defined"]:
-            return self._define(text, token)
+            return self._define_macro(text, token)
         elif token["environment"]:
             for _ in range(2):
-                said = self._argument(text, at)
-                at = said[1] if said else at
+                group = self._read_argument(text, position)
+                position = group[1] if group else position
         elif token["own"]:
-            return self._own(text, token, is_body=is_body)
+            return self._note_macro_heading(text, token, is_body=is_body)
         elif token["dropped"]:
             self.dropped[_DROPPED[token["dropped"]]] += 1
         elif token["never"]:
-            return self._end_of_condition(text, at)
+            return self._end_of_condition(text, position)
         elif token["formula"] or (token["block"] or "").rstrip("*") in _KINDS:
-            return self._environment(text, token)
-        return at
+            return self._note_environment(text, token)
+        return position
 
-    def _heading(self, start: int, level: int, said: str) -> None:
-        if words := plain(said, self.macros):
+    def _note_heading(self, start: int, level: int, source: str) -> None:
+        if words := plain_text(source, self.macros):
             self.headings.append(Heading(start, level, words))
 
-    def _argument(self, text: str, at: int) -> tuple[str, int] | None:
-        """What stands within braces, and where it ends; braces that never close are given up after a while."""
+    def _read_argument(self, text: str, position: int) -> tuple[str, int] | None:
+        """Return the text within braces, and where it ends. After many braces that never close it gives up."""
         if self.unclosed["{"] > _MOST_UNCLOSED:
             return None
-        found = argument(text, at)
-        self.unclosed["{"] += found is None
-        return found
+        group = braced_argument(text, position)
+        self.unclosed["{"] += group is None
+        return group
 
-    def _define(self, text: str, token: re.Match[str]) -> int:
-        said = self._argument(text, token.end())
-        if said is None:
+    def _define_macro(self, text: str, token: re.Match[str]) -> int:
+        group = self._read_argument(text, token.end())
+        if group is None:
             return token.end()
         name = (token["new"] or token["defined"]).strip().strip("{}").strip().lstrip("\\")
         count = int(token["count"] or 0) if token["new"] else len(token["places"]) // 2
-        self.macros[name] = Macro(said[0], count, token["default"] and token["default"][1:-1])
-        return said[1]
+        self.macros[name] = Macro(group[0], count, token["default"] and token["default"][1:-1])
+        return group[1]
 
-    def _own(self, text: str, token: re.Match[str], *, is_body: bool) -> int:
-        """A command of the author's own that makes a heading."""
+    def _note_macro_heading(self, text: str, token: re.Match[str], *, is_body: bool) -> int:
+        """Note the heading that a command of the author makes."""
         macro = self.macros.get(token["own"])
         if macro is None or not is_body or not _SECTION.search(macro.body):
             return token.end()
-        arguments, at = arguments_of(macro, text, token.end())
-        written = macro.filled(arguments)
-        if (section := _SECTION.search(written)) and (said := self._argument(written, section.end())):
-            self._heading(token.start(), _LEVELS[section["command"]], said[0])
-        return at
+        arguments, position = arguments_of(macro, text, token.end())
+        expansion = macro.expand(arguments)
+        if (section := _SECTION.search(expansion)) and (group := self._read_argument(expansion, section.end())):
+            self._note_heading(token.start(), _LEVELS[section["command"]], group[0])
+        return position
 
-    def _end_of_condition(self, text: str, at: int) -> int:
-        """After the `\\fi` or `\\else` of an `\\iffalse`."""
+    def _end_of_condition(self, text: str, position: int) -> int:
+        """Return the place after the end, or the else branch, of an `iffalse`."""
         depth = 0
-        for found in _CONDITION.finditer(text, at) if not self.unclosed["if"] else ():
-            if found["opens"]:
+        for condition in _CONDITION.finditer(text, position) if not self.unclosed["if"] else ():
+            if condition["opens"]:
                 depth += 1
             elif depth == 0:
-                return found.end()
-            elif found["closes"]:
+                return condition.end()
+            elif condition["closes"]:
                 depth -= 1
         self.unclosed["if"] = 1  # it is not looked for again
-        return at
+        return position
 
-    def _environment(self, text: str, token: re.Match[str]) -> int:
-        at = token.end()
+    def _note_environment(self, text: str, token: re.Match[str]) -> int:
+        position = token.end()
         closing = {"$$": "$$", "\\[": "\\]"}.get(token[0], f"\\end{{{token['block']}}}")
-        close = text.find(closing, at) if not self.unclosed[closing] else -1
+        # An ending missing once is missing for all later beginnings; searching again takes quadratic time.
+        close = text.find(closing, position) if not self.unclosed[closing] else -1
         if close < 0:
             self.unclosed[closing] = 1
-            return at
+            return position
         end = close + len(closing)
         kind = _KINDS[token["block"].rstrip("*")] if token["block"] else "formula"
         rows: tuple[tuple[str, ...], ...] = ()
         if kind == "table":
-            option = _OPTIONAL.match(text, at)
-            wide = token["block"] in ("tabularx", "tabulary", "tabular*")  # their width stands before their columns
-            _, first = arguments_of(Macro("", 2 if wide else 1), text, option.end() if option else at)
-            rows = rows_of(text[first:close], self.macros)
+            option = _OPTIONAL.match(text, position)
+            has_width = token["block"] in (
+                "tabularx",
+                "tabulary",
+                "tabular*",
+            )  # their width stands before their columns
+            _, first = arguments_of(Macro("", 2 if has_width else 1), text, option.end() if option else position)
+            rows = table_rows(text[first:close], self.macros)
         if kind:
             self.regions.append(Region(kind, token.start(), end, rows))
         return end
 
 
-def argument(text: str, at: int) -> tuple[str, int] | None:
-    r"""What stands within the braces that open at a place, and where it ends; None if they do not close soon.
+def braced_argument(text: str, start: int) -> tuple[str, int] | None:
+    r"""Return the text within the braces that open at a place, and where it ends; None if they do not close soon.
 
-    >>> argument(r"{a \verb|}| {b}} c", 0)
+    >>> braced_argument(r"{a \verb|}| {b}} c", 0)
     ('a \\verb|}| {b}', 16)
     """
     depth = 0
-    if not text.startswith("{", at):
+    if not text.startswith("{", start):
         return None
-    for found in _GROUP.finditer(text, at, at + _LONGEST_ARGUMENT):
-        depth += {"{": 1, "}": -1}.get(found[0], 0)
+    for token in _GROUP.finditer(text, start, start + _LONGEST_ARGUMENT):
+        depth += {"{": 1, "}": -1}.get(token[0], 0)
         if depth == 0:
-            return text[at + 1 : found.start()], found.end()
+            return text[start + 1 : token.start()], token.end()
     return None
 
 
-def arguments_of(macro: Macro, text: str, at: int) -> tuple[list[str], int]:
-    """What a command is given at a place, and where that ends."""
-    found: list[str] = []
+def arguments_of(macro: Macro, text: str, position: int) -> tuple[list[str], int]:
+    """Read the arguments of a command at a place, and return where they end."""
+    arguments: list[str] = []
     if macro.default is not None:
-        option = _OPTIONAL.match(text, at)
-        found.append(option[0].strip()[1:-1] if option and option[0] else macro.default)
-        at = option.end() if option else at
-    while len(found) < macro.count:
-        while text.startswith((" ", "\n", "\t"), at):
-            at += 1
-        given = argument(text, at)
-        if given is None:
+        option = _OPTIONAL.match(text, position)
+        arguments.append(option[0].strip()[1:-1] if option and option[0] else macro.default)
+        position = option.end() if option else position
+    while len(arguments) < macro.count:
+        while text.startswith((" ", "\n", "\t"), position):
+            position += 1
+        group = braced_argument(text, position)
+        if group is None:
             break
-        found.append(given[0])
-        at = given[1]
-    return found, at
+        arguments.append(group[0])
+        position = group[1]
+    return arguments, position
 
 
-def rows_of(body: str, macros: Mapping[str, Macro]) -> tuple[tuple[str, ...], ...]:
-    """The cells of a table, row by row."""
+def table_rows(body: str, macros: Mapping[str, Macro]) -> tuple[tuple[str, ...], ...]:
+    """Read the cells of a table, row by row."""
     start = 0
     rows: list[list[str]] = [[]]
     for mark in _CELL_END.finditer(body):
         if mark["cell"] or mark["row"]:
-            rows[-1].append(plain(body[start : mark.start()], macros))
+            rows[-1].append(plain_text(body[start : mark.start()], macros))
             start = mark.end()
         if mark["row"]:
             rows.append([])
-    rows[-1].append(plain(body[start:], macros))
+    rows[-1].append(plain_text(body[start:], macros))
     return tuple(tuple(row) for row in rows if any(row))
 
 
@@ -305,31 +311,31 @@ _MOST_EXPANDED, _DEEPEST = 10_000, 20
 """Characters that the author's own commands may become within one heading or cell, and how deep they may nest."""
 
 
-def plain(text: str, macros: Mapping[str, Macro] | None = None) -> str:
-    r"""The words of a heading or a cell, on one line: formulas, and commands that are not known, as they are written.
+def plain_text(text: str, macros: Mapping[str, Macro] | None = None) -> str:
+    r"""Return the words of a heading or a cell, on one line. Formulas and unknown commands stay as they are written.
 
-    >>> plain(r"Old \textbf{stones} \& caf\'e~\cite{a}, 5\%, $\frac{1}{2}$, \verb|50%|, \other{x}")
+    >>> plain_text(r"Old \textbf{stones} \& caf\'e~\cite{a}, 5\%, $\frac{1}{2}$, \verb|50%|, \other{x}")
     'Old stones & café , 5%, $\\frac{1}{2}$, 50%, \\other{x}'
     """
-    return " ".join("".join(_Words(macros or {}).of(text)).split())
+    return " ".join("".join(_Expander(macros or {}).expand(text)).split())
 
 
 @dataclass
-class _Words:
+class _Expander:
     macros: Mapping[str, Macro]
     expanded: int = 0
 
-    def of(self, text: str, depth: int = 0) -> Iterator[str]:
+    def expand(self, text: str, depth: int = 0) -> Iterator[str]:
         if depth > _DEEPEST:
             yield text
             return
-        at = 0
-        while token := _PIECE.search(text, at):
-            yield text[at : token.start()]
-            at = token.end()
+        position = 0
+        while token := _PIECE.search(text, position):
+            yield text[position : token.start()]
+            position = token.end()
             if token["command"]:
-                said, at = self._command(text, token, depth)
-                yield said
+                words, position = self._expand_command(text, token, depth)
+                yield words
             elif token["formula"]:
                 yield token["formula"]
             elif token["accent"]:
@@ -338,29 +344,30 @@ class _Words:
                 yield " " if token["sign"] in "\\ ,;:\n\t" else "" if token["sign"] in "-/!" else token["sign"]
             elif not token["hidden"]:
                 yield " " if token["blank"] else token["braced"] or token["marked"] or ""
-        yield text[at:]
+        yield text[position:]
 
-    def _command(self, text: str, token: re.Match[str], depth: int) -> tuple[str, int]:
-        """What a command shows, and where it ends."""
-        name, at = token["command"], token.end()
+    def _expand_command(self, text: str, token: re.Match[str], depth: int) -> tuple[str, int]:
+        """Return what a command shows, and where it ends."""
+        name, position = token["command"], token.end()
         if (macro := self.macros.get(name)) is not None and self.expanded < _MOST_EXPANDED:
-            arguments, end = arguments_of(macro, text, at)
-            written = macro.filled(arguments)
-            self.expanded += 10 + len(written)
+            arguments, end = arguments_of(macro, text, position)
+            expansion = macro.expand(arguments)
+            # Empty expansions count too, else commands that call each other would take exponential time.
+            self.expanded += 10 + len(expansion)
             if self.expanded <= _MOST_EXPANDED:
-                return "".join(self.of(written, depth + 1)), end
+                return "".join(self.expand(expansion, depth + 1)), end
         if name in _SIGNS:
-            return _SIGNS[name], at
+            return _SIGNS[name], position
         if name == "texorpdfstring":
-            both, end = arguments_of(Macro("", 2), text, at)
-            return "".join(self.of(both[0], depth + 1)) if both else "", end
-        hidden = _UNSEEN.get(name, 1 if _REFERENCE.match(name) else None)
-        if hidden == 0:
-            return "", at
-        if hidden:
-            option = _OPTIONAL.match(text, at)
-            return "", arguments_of(Macro("", hidden), text, option.end() if option else at)[1]
-        given = argument(text, at)
-        if given is None:
-            return token[0], at
-        return f"{token[0].rstrip()}{{{''.join(self.of(given[0], depth + 1))}}}", given[1]
+            forms, end = arguments_of(Macro("", 2), text, position)
+            return "".join(self.expand(forms[0], depth + 1)) if forms else "", end
+        hidden_count = _UNSEEN.get(name, 1 if _REFERENCE.match(name) else None)
+        if hidden_count == 0:
+            return "", position
+        if hidden_count:
+            option = _OPTIONAL.match(text, position)
+            return "", arguments_of(Macro("", hidden_count), text, option.end() if option else position)[1]
+        group = braced_argument(text, position)
+        if group is None:
+            return token[0], position
+        return f"{token[0].rstrip()}{{{''.join(self.expand(group[0], depth + 1))}}}", group[1]

@@ -15,13 +15,14 @@ from typing import Any
 
 from spolia.deferred import yaml
 from spolia.indexing.readers.file_metadata import fields
-from spolia.indexing.readers.markup.line_markup import SourceLine, cells, lines_of, region
-from spolia.indexing.readers.pictures.linked_images import Linked
+from spolia.indexing.readers.markup.line_markup import SourceLine, lines_of, region_of_lines, split_cells
+from spolia.indexing.readers.pictures.linked_images import LinkedPictures
 from spolia.indexing.readers.reader import Blob, Reading, title_of
-from spolia.indexing.readers.source_structure import Structure, structured
-from spolia.indexing.readers.text import source_text
+from spolia.indexing.readers.source_structure import Structure, read_structured
+from spolia.indexing.readers.text import read_source_text
 from spolia.types import Heading, Meta, Region, Value
 
+# Bounded, so that a rule at the beginning does not make the whole text front matter.
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 _NAMES = {"authors": "author", "lang": "language", "tags": "keywords"}
 _LONGEST_NAME, _LONGEST_REASON = 100, 300
@@ -40,10 +41,10 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])")
 
 @dataclass(frozen=True)
 class MarkdownReader(Value):
-    """Reads Markdown.
+    """Reader of Markdown.
 
     >>> document = MarkdownReader().read(Blob("a.md", b"# Stones\\n\\nText.\\n\\n## `Old` ones ##\\n")).document
-    >>> document.title, [(heading.level, heading.text) for heading in document.headings]
+    >>> document.title, [(heading.vertical_overlap, heading.text) for heading in document.headings]
     ('Stones', [(1, 'Stones'), (2, 'Old ones')])
     """
 
@@ -53,79 +54,85 @@ class MarkdownReader(Value):
     suffixes = (".md", ".markdown", ".mdown", ".mkd")
 
     def read(self, blob: Blob, /) -> Reading:
-        return structured(source_text(blob), self, blob, partial(_noted, blob.uri))
+        return read_structured(read_source_text(blob), self, blob, partial(_structure, blob.uri))
 
 
-def _noted(uri: str, text: str) -> Structure:
+def _structure(uri: str, text: str) -> Structure:
     front = _FRONT_MATTER.match(text)
     start = front.end() if front else 0
     headings = tuple(headings_of(text, start))
-    said, warnings = _front(front[0]) if front else ({}, ())
-    pictures = Linked(uri)
-    regions, beside = pictures.told(with_pictures(text, start, regions_of(text, start)))
-    title = " ".join(str(said.get("title") or title_of(headings)).split())
-    dropped = {"pictures": pictures.elsewhere}
-    return Structure(title, headings, regions, _meta(said), dropped, pictures.images.values(), beside, warnings)
+    front_matter, warnings = _parse_front_matter(front[0]) if front else ({}, ())
+    pictures = LinkedPictures(uri)
+    regions, linked_images = pictures.split_linked(add_pictures(text, start, regions_of(text, start)))
+    title = " ".join(str(front_matter.get("title") or title_of(headings)).split())
+    dropped = {"pictures": pictures.missing_count}
+    return Structure(
+        title, headings, regions, _meta(front_matter), dropped, pictures.images.values(), linked_images, warnings
+    )
 
 
-def _front(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What the front matter says, and what it says in a way that no field can hold."""
+def _parse_front_matter(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Parse the front matter; also return a warning about what no field can hold."""
     try:
-        found = yaml.safe_load(text.strip().strip("-."))
+        content = yaml.safe_load(text.strip().strip("-."))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         return {}, (f"The front matter is not YAML, so that it gives no fields: {reason}.",)
-    if not isinstance(found, dict):  # a text between two lines
+    if not isinstance(content, dict):  # a text between two lines
         return {}, ()
-    short = ((name, said) for name, said in found.items() if isinstance(name, str) and len(name) <= _LONGEST_NAME)
-    named = {name: said for name, said in short if _is_plain(said)}
-    others = [f"{name}"[:_LONGEST_NAME] for name in found if name not in named]
-    return named, (f"Left out of the front matter: {', '.join(others[:10])}; {_VALUES}.",) if others else ()
+    entries = ((name, value) for name, value in content.items() if isinstance(name, str) and len(name) <= _LONGEST_NAME)
+    values = {name: value for name, value in entries if _is_plain(value)}
+    rejected_names = [f"{name}"[:_LONGEST_NAME] for name in content if name not in values]
+    return values, (
+        f"Left out of the front matter: {', '.join(rejected_names[:10])}; {_VALUES}.",
+    ) if rejected_names else ()
 
 
-def _meta(said: dict[str, Any]) -> Meta:
-    """The fields; those of every file are not for a document to say."""
-    found: dict[str, list[Any]] = {}
-    for name, value in said.items():
+def _meta(front_matter: dict[str, Any]) -> Meta:
+    """Build the fields of a document. It cannot set the fields that every file has."""
+    entries: dict[str, list[Any]] = {}
+    for name, value in front_matter.items():
         if name != "title" and not name.startswith("file_"):
-            found.setdefault(_NAMES.get(name, name), []).extend(value if isinstance(value, list) else [value])
-    return fields(**found)
+            entries.setdefault(_NAMES.get(name, name), []).extend(value if isinstance(value, list) else [value])
+    return fields(**entries)
 
 
-def _is_plain(said: Any) -> bool:
-    """Whether it is a value or a list of such: lists within lists could repeat each other without end."""
-    inner = said if isinstance(said, list) else [said]
-    return len(inner) <= _MOST_VALUES and not any(isinstance(one, (list, dict)) for one in inner)
+def _is_plain(value: Any) -> bool:
+    """Return whether it is a value or a list of values. Lists within lists could repeat each other without end."""
+    values = value if isinstance(value, list) else [value]
+    return len(values) <= _MOST_VALUES and not any(isinstance(item, (list, dict)) for item in values)
 
 
 def headings_of(text: str, start: int = 0) -> Iterator[Heading]:
-    """The headings of a text from `start` on, in order."""
+    """Yield the headings of a text from `start` on, in order."""
     fence = ""
     for mark in _MARK.finditer(text, start):
-        if opened := mark["fence"]:
-            if not fence and ("`" not in mark["info"] or opened[0] == "~"):
-                fence = opened
-            elif fence and opened.startswith(fence) and not mark["info"].strip():
+        if fence_mark := mark["fence"]:
+            if not fence and ("`" not in mark["info"] or fence_mark[0] == "~"):
+                fence = fence_mark
+            elif fence and fence_mark.startswith(fence) and not mark["info"].strip():
                 fence = ""
         elif not fence and mark["hashes"]:
-            if words := _plain(mark["text"] or ""):
+            if words := _plain_words(mark["text"] or ""):
                 yield Heading(mark.start(), len(mark["hashes"]), words)
-        elif not fence and (above := _line_above(text, mark.start(), start)):
-            yield Heading(above[0], 1 if mark["underline"][0] == "=" else 2, _plain(above[1]))
+        elif not fence and (title_line := _line_above(text, mark.start(), start)):
+            yield Heading(title_line[0], 1 if mark["underline"][0] == "=" else 2, _plain_words(title_line[1]))
 
 
-def _line_above(text: str, at: int, start: int) -> tuple[int, str] | None:
-    """The line before `at`, if it is a paragraph of one line."""
-    if at <= start:
+def _line_above(text: str, position: int, start: int) -> tuple[int, str] | None:
+    """Return the line before a position, if it is a paragraph of one line."""
+    if position <= start:
         return None
-    begin = text.rfind("\n", start, at - 1) + 1 or start
-    line = text[begin : at - 1]
-    before = text[max(start, text.rfind("\n", start, max(start, begin - 1)) + 1) : max(start, begin - 1)]
-    return (begin, line) if _PARAGRAPH.match(line) and not before.strip() else None
+    line_start = text.rfind("\n", start, position - 1) + 1 or start
+    line = text[line_start : position - 1]
+    previous_line = text[
+        max(start, text.rfind("\n", start, max(start, line_start - 1)) + 1) : max(start, line_start - 1)
+    ]
+    return (line_start, line) if _PARAGRAPH.match(line) and not previous_line.strip() else None
 
 
-def _plain(text: str) -> str:
-    """The words of a heading without their marks."""
+def _plain_words(text: str) -> str:
+    """Return the words of a heading without markup."""
     text = _LINK.sub(r"\1", _CLOSING.sub("", text.strip()).strip())
     return " ".join(text.replace("`", "").replace("**", "").replace("__", "").strip("*_").split())
 
@@ -139,62 +146,65 @@ _RULE = re.compile(r"\s*+\|?\s*+:?-++:?\s*+(?:\|\s*+:?-++:?\s*+)*+\|?")
 
 
 def regions_of(text: str, start: int = 0) -> Iterator[Region]:
-    """The regions of a text from `start` on, in order.
+    """Yield the regions of a text from `start` on, in order.
 
     >>> text = "| stone | t |\\n|---|---|\\n| basalt | 3 |\\n\\n```python\\nx = 1\\n```\\n"
-    >>> [(region.kind, region.rows, region.caption) for region in regions_of(text)]
+    >>> [(region.kind, region.number_rows, region.caption) for region in regions_of(text)]
     [('table', (('stone', 't'), ('basalt', '3')), ''), ('code', (), 'python')]
     """
     lines = [line for line in lines_of(text) if line.start >= start]
-    at = 0
-    while at < len(lines):
-        line = lines[at].text
+    index = 0
+    while index < len(lines):
+        line = lines[index].text
         if (fence := _FENCE.match(line)) and ("`" not in fence[2] or fence[1][0] == "~"):
-            end = _closing(lines, at, fence[1])
-            yield from region("code", lines[at:end], caption=fence[2].strip().partition(" ")[0].strip("{}."))
-        elif "|" in line and at + 1 < len(lines) and _is_rule(lines[at + 1].text, len(cells(line))):
-            end = next((number for number in range(at + 2, len(lines)) if "|" not in lines[number].text), len(lines))
-            rows = [cells(line), *(cells(row.text) for row in lines[at + 2 : end])]
-            yield from region("table", lines[at:end], rows)
+            end = _fence_end(lines, index, fence[1])
+            yield from region_of_lines(
+                "code", lines[index:end], caption=fence[2].strip().partition(" ")[0].strip("{}.")
+            )
+        elif "|" in line and index + 1 < len(lines) and _is_rule(lines[index + 1].text, len(split_cells(line))):
+            end = next((number for number in range(index + 2, len(lines)) if "|" not in lines[number].text), len(lines))
+            rows = [split_cells(line), *(split_cells(row.text) for row in lines[index + 2 : end])]
+            yield from region_of_lines("table", lines[index:end], rows)
         elif line.lstrip().startswith("$$"):
-            end = _end_of_formula(lines, at)
-            yield from region("formula", lines[at:end])
+            end = _formula_end(lines, index)
+            yield from region_of_lines("formula", lines[index:end])
         else:
-            end = at + 1
-        at = end
+            end = index + 1
+        index = end
 
 
-def with_pictures(text: str, start: int, regions: Iterator[Region]) -> Iterator[Region]:
-    """Regions in order, and between them the pictures that a text shows: by their names, with their descriptions.
+def add_pictures(text: str, start: int, regions: Iterator[Region]) -> Iterator[Region]:
+    """Yield the regions in order, and between them the pictures of the text, by their names and with their
+    descriptions.
 
     >>> text = "`![a](b.png)` ![A wall](img/wall.png 'Old')"
-    >>> [(one.image, text[one.start : one.end]) for one in with_pictures(text, 0, iter(()))]
+    >>> [(one.image, text[one.start : one.end]) for one in add_pictures(text, 0, iter(()))]
     [('img/wall.png', 'A wall')]
     """
     pictures = _PICTURE.finditer(text, start)
-    waiting = next(pictures, None)
-    for other in regions:
-        while waiting is not None and waiting.start() < other.start:
-            yield from _picture(waiting)
-            waiting = next(pictures, None)
-        yield other
-        while waiting is not None and waiting.start() < other.end:
-            if other.kind == "table":
-                yield from _picture(waiting)
-            waiting = next(pictures, None)
-    for found in filter(None, (waiting, *pictures)):
-        yield from _picture(found)
+    next_picture = next(pictures, None)
+    for block in regions:
+        while next_picture is not None and next_picture.start() < block.start:
+            yield from _picture_region(next_picture)
+            next_picture = next(pictures, None)
+        yield block
+        while next_picture is not None and next_picture.start() < block.end:
+            if block.kind == "table":
+                yield from _picture_region(next_picture)
+            next_picture = next(pictures, None)
+    for picture in filter(None, (next_picture, *pictures)):
+        yield from _picture_region(picture)
 
 
-def _picture(found: re.Match[str]) -> Iterator[Region]:
-    if found["said"] is not None:
-        name, said = found["wrapped"] or found["name"], " ".join(found["said"].split())
-        yield Region("image", *found.span("said"), image=name, caption=said)
+def _picture_region(match: re.Match[str]) -> Iterator[Region]:
+    if match["said"] is not None:
+        name, description = match["wrapped"] or match["name"], " ".join(match["said"].split())
+        yield Region("image", *match.span("said"), image=name, caption=description)
 
 
-def _closing(lines: Sequence[SourceLine], at: int, fence: str) -> int:
-    """One past the line that closes a fence; all lines where none does."""
-    for number in range(at + 1, len(lines)):
+def _fence_end(lines: Sequence[SourceLine], index: int, fence: str) -> int:
+    """Return the number of the line after the one that closes a fence, or after the last line if none does."""
+    for number in range(index + 1, len(lines)):
         line = lines[number].text.strip()
         if line.startswith(fence) and not line.strip(fence[0]):
             return number + 1
@@ -202,15 +212,15 @@ def _closing(lines: Sequence[SourceLine], at: int, fence: str) -> int:
 
 
 def _is_rule(line: str, columns: int) -> bool:
-    return "-" in line and _RULE.fullmatch(line) is not None and len(cells(line)) == columns
+    return "-" in line and _RULE.fullmatch(line) is not None and len(split_cells(line)) == columns
 
 
-def _end_of_formula(lines: Sequence[SourceLine], at: int) -> int:
-    if lines[at].text.count("$$") > 1:
-        return at + 1
-    for number in range(at + 1, len(lines)):
+def _formula_end(lines: Sequence[SourceLine], index: int) -> int:
+    if lines[index].text.count("$$") > 1:
+        return index + 1
+    for number in range(index + 1, len(lines)):
         if "$$" in lines[number].text:
             return number + 1
         if not lines[number].text:  # it was no formula
             break
-    return at + 1
+    return index + 1

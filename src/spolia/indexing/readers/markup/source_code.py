@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.source_structure import Structure, structured
-from spolia.indexing.readers.text import decoded
+from spolia.indexing.readers.source_structure import Structure, read_structured
+from spolia.indexing.readers.text import decode
 from spolia.types import Heading, Value
 
 LANGUAGES = {
@@ -41,11 +41,11 @@ _LITERAL = frozenset(["yaml", "toml", "ini", "css"])
 
 @dataclass(frozen=True)
 class CodeReader(Value):
-    """Reads source code. A line that defines something by a word for it (`class Arch`, `pub fn span`) is a heading.
+    """Reader of source code. A line that defines something by a keyword (`class Arch`, `pub fn span`) is a heading.
 
     >>> text = b"class Arch:\\n    def span(self):\\n        return 1\\n"
     >>> document = CodeReader().read(Blob("arch.py", text)).document
-    >>> [(heading.level, heading.text) for heading in document.headings], document.meta
+    >>> [(heading.vertical_overlap, heading.text) for heading in document.headings], document.meta
     ([(1, 'class Arch'), (2, 'def span')], (('programming_language', 'python'),))
     """
 
@@ -57,15 +57,15 @@ class CodeReader(Value):
     def read(self, blob: Blob, /) -> Reading:
         language = LANGUAGES.get(blob.uri[blob.uri.rfind(".") :].lower(), "")
 
-        def note(text: str) -> Structure:
+        def find_structure(text: str) -> Structure:
             headings = () if language in _LITERAL else _definitions(text)
             return Structure(headings=headings, meta=fields(programming_language=language))
 
-        return structured(decoded(blob.data, blob.uri), self, blob, note)
+        return read_structured(decode(blob.data, blob.uri), self, blob, find_structure)
 
 
 def _definitions(text: str) -> Iterator[Heading]:
-    """The levels are those of the indentation, from 1, without gaps."""
+    """Yield a heading for each definition. Levels follow the indentation, from 1, without gaps."""
     depths: list[int] = []
     for line in _DEFINITION.finditer(text):
         depth = len(line[1])

@@ -25,32 +25,34 @@ _WHOLE = (f"{C}chart", f"{CX}chart")
 _MOST_POINTS = 1_000_000
 
 
-def choose(root: Any) -> None:
-    """Put one of its alternatives in the place of each `AlternateContent`: the first in which there is something to
-    read. Word and PowerPoint write what is new, and what older programs show instead of it."""
-    for both in [*root.iter(ALTERNATE)]:
-        above = both.getparent()
-        if above is None:
+def resolve_alternatives(root: Any) -> None:
+    """Replace each `AlternateContent` by its first alternative with something to read. Word and PowerPoint write what
+    is new together with what older programs show instead."""
+    for alternate in [*root.iter(ALTERNATE)]:
+        parent = alternate.getparent()
+        if parent is None:
             continue
-        alternatives = [one for one in both if one.tag in (f"{_COMPATIBILITY}Choice", FALLBACK)]
-        chosen = next((one for one in alternatives if next(one.iter(*_READABLE), None) is not None), None)
-        for element in [*(chosen if chosen is not None else ())]:
-            both.addprevious(element)
-        if both.tail and both.tail.strip():
-            _append_text(both, both.tail)
-        above.remove(both)
+        alternatives = [branch for branch in alternate if branch.tag in (f"{_COMPATIBILITY}Choice", FALLBACK)]
+        readable_branch = next(
+            (branch for branch in alternatives if next(branch.iter(*_READABLE), None) is not None), None
+        )
+        for element in [*(readable_branch if readable_branch is not None else ())]:
+            alternate.addprevious(element)
+        if alternate.tail and alternate.tail.strip():
+            _append_text(alternate, alternate.tail)
+        parent.remove(alternate)
 
 
 def _append_text(element: Any, text: str) -> None:
-    before = element.getprevious()
-    if before is not None:
-        before.tail = (before.tail or "") + text
+    previous = element.getprevious()
+    if previous is not None:
+        previous.tail = (previous.tail or "") + text
     else:
         element.getparent().text = (element.getparent().text or "") + text
 
 
 class _Series(NamedTuple):
-    """A series of a chart: its name, and by index its labels and its values, those of a bubble or a stock together."""
+    """Series of a chart: its name, and by index its labels and values. A bubble's or a stock's values are joined."""
 
     name: str
     labels: dict[int, str]
@@ -60,54 +62,57 @@ class _Series(NamedTuple):
 def write_chart(layout: Layout, chart: Any) -> None:
     """Write the title of a chart and the values that were saved with it, a table for each of its plots."""
     title = next(chart.iter(f"{C}title", f"{CX}title"), None)
-    named = title.iter(f"{A}t", f"{C}v", f"{CX}v") if title is not None and title.getparent().tag in _WHOLE else ()
-    words = " ".join("".join(one.text or "" for one in named).split())
+    text_elements = (
+        title.iter(f"{A}t", f"{C}v", f"{CX}v") if title is not None and title.getparent().tag in _WHOLE else ()
+    )
+    words = " ".join("".join(element.text or "" for element in text_elements).split())
     layout.gap(BLANK_LINE)
     layout.write(words)
     for data in chart.iter(f"{CX}data"):
         columns = [[point.text or "" for point in level.iter(f"{CX}pt")] for level in data.iter(f"{CX}lvl")]
-        layout.table(zip_longest(*columns, fillvalue=""), caption=words)
+        layout.write_table(zip_longest(*columns, fillvalue=""), caption=words)
     plots = chart.find(f"{C}chart/{C}plotArea")
     for plot in plots if plots is not None else ():
-        if series := [_series(one) for one in plot.findall(f"{C}ser")]:
-            layout.table(_rows(series), caption=words)
+        if series := [_read_series(element) for element in plot.findall(f"{C}ser")]:
+            layout.write_table(_chart_rows(series), caption=words)
 
 
-def _rows(series: Sequence[_Series]) -> Iterator[list[str]]:
-    labels = next((one.labels for one in series if one.labels), {})
-    yield ["", *(one.name for one in series)]
-    for index in sorted(set(labels).union(*(one.values for one in series))):
-        yield [labels.get(index, ""), *(one.values.get(index, "") for one in series)]
+def _chart_rows(series: Sequence[_Series]) -> Iterator[list[str]]:
+    labels = next((item.labels for item in series if item.labels), {})
+    yield ["", *(item.name for item in series)]
+    for index in sorted(set(labels).union(*(item.values for item in series))):
+        yield [labels.get(index, ""), *(item.values.get(index, "") for item in series)]
 
 
-def _series(element: Any) -> _Series:
+def _read_series(element: Any) -> _Series:
     name = element.find(f"{C}tx")
-    points = [_points(element.find(f"{C}{part}")) for part in ("val", "yVal", "bubbleSize")]
-    labels = _points(element.find(f"{C}cat")) or _points(element.find(f"{C}xVal"))
+    points = [_read_points(element.find(f"{C}{part}")) for part in ("val", "yVal", "bubbleSize")]
+    labels = _read_points(element.find(f"{C}cat")) or _read_points(element.find(f"{C}xVal"))
     values: dict[int, str] = {}
-    for found in points:
-        for index, value in found.items():
+    for point_values in points:
+        for index, value in point_values.items():
             values[index] = f"{values[index]} ({value})" if index in values else value
-    return _Series(" ".join(_points(name).values()) if name is not None else "", labels, values)
+    return _Series(" ".join(_read_points(name).values()) if name is not None else "", labels, values)
 
 
-def _points(element: Any) -> dict[int, str]:
-    """The values that a reference had when the file was saved, by index; labels of several levels are joined."""
+def _read_points(element: Any) -> dict[int, str]:
+    """Return the values that a reference had when the file was saved, by index. Labels of several levels are joined."""
     if element is None:
         return {}
-    found: dict[int, str] = {}
+    values: dict[int, str] = {}
     for level in reversed([*element.iter(f"{C}lvl")]) if element.find(f".//{C}lvl") is not None else (element,):
         for point in level.iter(f"{C}pt"):
             index = int(point.get("idx") or 0)
-            value = _number(point.findtext(f"{C}v") or "")
-            if len(found) < _MOST_POINTS:
-                found[index] = f"{found[index]} {value}" if index in found else value
+            value = _round_number(point.findtext(f"{C}v") or "")
+            if len(values) < _MOST_POINTS:
+                values[index] = f"{values[index]} {value}" if index in values else value
     value = element.findtext(f"{C}v")
-    return found or ({0: value} if value else {})
+    return values or ({0: value} if value else {})
 
 
-def _number(text: str) -> str:
+def _round_number(text: str) -> str:
     try:
+        # Excel shows 15 digits; further ones come from binary fractions.
         return f"{float(text):.15g}" if len(text) > 15 or "." in text else text
     except ValueError:
         return text
@@ -116,24 +121,25 @@ def _number(text: str) -> str:
 def write_diagram(layout: Layout, data: Any) -> None:
     """Write the texts of a SmartArt diagram, a line each, those of a point below it."""
     texts = {
-        point.get("modelId"): " ".join("".join(one.text or "" for one in point.iter(f"{A}t")).split())
+        point.get("modelId"): " ".join("".join(run.text or "" for run in point.iter(f"{A}t")).split())
         for point in data.iter(f"{DIAGRAM}pt")
     }
-    below: dict[str, list[tuple[int, str]]] = {}
+    children: dict[str, list[tuple[int, str]]] = {}
     for link in data.iter(f"{DIAGRAM}cxn"):
         if (link.get("type") or "parOf") == "parOf":
             order = int(link.get("srcOrd") or 0)
-            below.setdefault(link.get("srcId"), []).append((order, link.get("destId")))
-    targets = {target for links in below.values() for _, target in links}
-    todo, seen = [one for one in reversed([*texts]) if one not in targets], set[str]()
+            children.setdefault(link.get("srcId"), []).append((order, link.get("destId")))
+    targets = {target for links in children.values() for _, target in links}
+    todo, visited = [point_id for point_id in reversed([*texts]) if point_id not in targets], set[str]()
     layout.gap(BLANK_LINE)
     while todo:
         id = todo.pop()
-        if id in seen:
+        # Links of a damaged file may form a circle.
+        if id in visited:
             continue
-        seen.add(id)
+        visited.add(id)
         if words := texts.get(id):
             layout.gap(LINE)
             layout.write(f"- {words}")
-        todo += [target for _, target in sorted(below.get(id, ()), reverse=True)]
+        todo += [target for _, target in sorted(children.get(id, ()), reverse=True)]
     layout.gap(BLANK_LINE)

@@ -17,14 +17,14 @@ from spolia.deferred import python_calamine as calamine
 from spolia.errors import DocumentError, require
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, Layout
-from spolia.indexing.readers.office.number_formats import plain, shown
+from spolia.indexing.readers.office.number_formats import format_value, plain_number
 from spolia.indexing.readers.office.package import (
-    left_out,
-    locked,
+    core_properties,
+    hidden_warning,
+    locked_error,
     package_bytes,
-    properties,
     read_package,
-    told_as_damage,
+    report_damage,
 )
 from spolia.indexing.readers.office.sheet_drawings import write_drawings
 from spolia.indexing.readers.office.sheet_styles import ERRORS, NO_STYLES, SheetStyles, sheet_styles
@@ -40,30 +40,33 @@ _LOCKED, _SHEET, _SIZE, _END, _MANY = 0x002F, 0x0085, 0x0200, 0x000A, 0x00BD
 _CELLS = frozenset([0x0006, _MANY, 0x00D6, 0x00FD, 0x0203, 0x0204, 0x0205, 0x027E])
 
 
-def cells_of(data: bytes) -> int:
-    """For how many cells the library makes room: those of the rectangles that all sheets fill, or that one states."""
-    book = _Compound(data).stream("workbook", "book")
-    sheets = [_rectangles(book, start) for start in _sheets(book)]
-    return max([sum(filled for filled, _ in sheets), *(stated for _, stated in sheets)])
+def needed_cells(data: bytes) -> int:
+    """Return how many cells the library makes room for: those of the rectangles that all sheets fill, or that one
+    states."""
+    book = _CompoundFile(data).stream("workbook", "book")
+    sheets = [_rectangles(book, start) for start in _sheet_starts(book)]
+    return max([sum(filled for filled, _ in sheets), *(stated_cells for _, stated_cells in sheets)])
 
 
-class _Compound:
-    """An OLE compound file: streams are chains of sectors, those of small ones within another stream."""
+class _CompoundFile:
+    """OLE compound file. Streams are chains of sectors; those of small ones lie within another stream."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         (shift,) = struct.unpack_from("<H", data, 30)
-        directory, self._cutoff, small, further = (struct.unpack_from("<I", data, at)[0] for at in (48, 56, 60, 68))
+        directory, self._cutoff, small, next_table = (
+            struct.unpack_from("<I", data, offset)[0] for offset in (48, 56, 60, 68)
+        )
         if shift not in (9, 12):
             raise ValueError(f"its sectors have 2^{shift} bytes")
         self._size = 1 << shift
-        self._next = _straight(_numbers(b"".join(map(self._sector, self._tables(further)))))
+        self._next = _check_chains(_numbers(b"".join(map(self._sector, self._table_sectors(next_table)))))
         entries = self._chain(directory)
-        self._entries = [entries[at : at + _ENTRY] for at in range(0, len(entries) - _ENTRY + 1, _ENTRY)]
-        self._small_next = _straight(_numbers(self._chain(small)))
+        self._entries = [entries[offset : offset + _ENTRY] for offset in range(0, len(entries) - _ENTRY + 1, _ENTRY)]
+        self._small_next = _check_chains(_numbers(self._chain(small)))
 
     def stream(self, *names: str) -> bytes:
-        """The content of the first stream with one of these names."""
+        """Return the content of the first stream with one of these names."""
         for entry in self._entries:
             (length,) = struct.unpack_from("<H", entry, _NAME)
             if entry[: max(0, min(length, _NAME) - 2)].decode("utf-16-le", "replace").lower() in names:
@@ -71,63 +74,65 @@ class _Compound:
                 return (self._small_chain(start) if size < self._cutoff else self._chain(start))[:size]
         raise ValueError("there is no workbook in it")
 
-    def _tables(self, further: int) -> Iterator[int]:
-        """The sectors that say what follows what: the header names the first of them."""
+    def _table_sectors(self, next_table: int) -> Iterator[int]:
+        """Yield the sectors of the table of successors. The header names the first of them."""
         yield from (number for number in _numbers(self._data[_FAT_IN_HEADER:_HEADER]) if number < _NO_SECTOR)
-        seen = set[int]()
-        while further < _NO_SECTOR and (sector := self._sector(further)):
-            if further in seen:
+        visited = set[int]()
+        while next_table < _NO_SECTOR and (sector := self._sector(next_table)):
+            if next_table in visited:
                 raise ValueError("its sectors go in circles")
-            seen.add(further)
-            *numbers, further = _numbers(sector.ljust(self._size, b"\xff"))
+            visited.add(next_table)
+            *numbers, next_table = _numbers(sector.ljust(self._size, b"\xff"))
             yield from (number for number in numbers if number < _NO_SECTOR)
 
     def _sector(self, number: int) -> bytes:
         return self._data[(number + 1) * self._size : (number + 2) * self._size]
 
     def _chain(self, start: int) -> bytes:
-        return b"".join(map(self._sector, _chained(start, self._next)))
+        return b"".join(map(self._sector, _follow_chain(start, self._next)))
 
     def _small_chain(self, start: int) -> bytes:
         (root,) = struct.unpack_from("<I", self._entries[0], _START)
         content = self._chain(root)
-        return b"".join(content[at * _SMALL : (at + 1) * _SMALL] for at in _chained(start, self._small_next))
+        return b"".join(
+            content[number * _SMALL : (number + 1) * _SMALL] for number in _follow_chain(start, self._small_next)
+        )
 
 
 def _numbers(content: bytes) -> tuple[int, ...]:
     return struct.unpack_from(f"<{len(content) // 4}I", content)
 
 
-def _straight(following: Sequence[int]) -> Sequence[int]:
-    """The successor of each sector; raises for a cycle, which the library would follow for ever."""
-    first = [0] * len(following)
-    for start in range(len(following)):
-        at = start
-        while at < len(following) and not first[at]:
-            first[at] = start + 1
-            at = following[at]
-        if at < len(following) and first[at] == start + 1:
+def _check_chains(successors: Sequence[int]) -> Sequence[int]:
+    """Return the successor of each sector. Raises ValueError for a cycle, which the library would follow for ever."""
+    first_start = [0] * len(successors)
+    for start in range(len(successors)):
+        sector = start
+        while sector < len(successors) and not first_start[sector]:
+            first_start[sector] = start + 1
+            sector = successors[sector]
+        if sector < len(successors) and first_start[sector] == start + 1:
             raise ValueError("its sectors go in circles")
-    return following
+    return successors
 
 
-def _chained(start: int, following: Sequence[int]) -> Iterator[int]:
-    while start < len(following):
+def _follow_chain(start: int, successors: Sequence[int]) -> Iterator[int]:
+    while start < len(successors):
         yield start
-        start = following[start]
+        start = successors[start]
 
 
-def _records(book: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    while at + 4 <= len(book):
-        kind, length = struct.unpack_from("<HH", book, at)
+def _records(book: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    while offset + 4 <= len(book):
+        kind, length = struct.unpack_from("<HH", book, offset)
         if kind == _END:
             return
-        yield kind, book[at + 4 : at + 4 + length]
-        at += 4 + length
+        yield kind, book[offset + 4 : offset + 4 + length]
+        offset += 4 + length
 
 
-def _sheets(book: bytes) -> Iterator[int]:
-    """Where they begin; none of a book that is locked, whose records say nothing."""
+def _sheet_starts(book: bytes) -> Iterator[int]:
+    """Yield where the sheets begin; nothing for a locked book, whose records are encrypted."""
     for kind, content in _records(book, 0):
         if kind == _LOCKED:
             return
@@ -136,8 +141,9 @@ def _sheets(book: bytes) -> Iterator[int]:
 
 
 def _rectangles(book: bytes, start: int) -> tuple[int, int]:
-    """Cells of the rectangle that a sheet fills, and of that which it states, as the library counts: in 32 bits."""
-    rows, columns, stated = list[int](), list[int](), 0
+    """Return the cells of the rectangle that a sheet fills, and of the one that it states, counted in 32 bits as the
+    library does."""
+    rows, columns, stated_cells = list[int](), list[int](), 0
     for kind, content in _records(book, start):
         if kind in _CELLS and len(content) >= 4:
             row, column = struct.unpack_from("<HH", content)
@@ -146,21 +152,26 @@ def _rectangles(book: bytes, start: int) -> tuple[int, int]:
             if kind == _MANY:
                 columns.append(struct.unpack_from("<H", content, len(content) - 2)[0])
         elif kind == _SIZE and len(content) >= 8:
-            first, last, left, right = struct.unpack_from("<4H" if len(content) < 12 else "<IIHH", content)
-            stated = max(stated, last * right, (last - first) % _WORD * ((right - left) % _WORD))
-    return (max(rows) - min(rows) + 1) * (max(columns) - min(columns) + 1) if rows else 0, stated
+            first, last, first_column, last_column = struct.unpack_from(
+                "<4H" if len(content) < 12 else "<IIHH", content
+            )
+            stated_cells = max(
+                stated_cells, last * last_column, (last - first) % _WORD * ((last_column - first_column) % _WORD)
+            )
+    return (max(rows) - min(rows) + 1) * (max(columns) - min(columns) + 1) if rows else 0, stated_cells
 
 
 LARGEST_CELLS = 20_000_000
 """Cells of the rectangle that a sheet fills at most, the empty ones too; the library makes all of them."""
 _PLACE = re.compile(rb"<(?:\w+:)?(row|c)\b(?:[^<>]*?\sr=[\"']\$?([A-Z]{0,3})\$?(\d{1,7})[\"'])?")
 _PIECE = 1 << 20
+# A tag may be cut at the end of a piece; a cut one is searched again with the next piece.
 _TAIL = 300
 
 
 @dataclass(frozen=True)
 class XlsxReader(Value):
-    """Reads XLSX, also with macros, which are not run, and XLS.
+    """Reader of XLSX, also with macros, which are not run, and XLS.
 
     A sheet is a page that begins with its name as heading. Rows without a gap are a table, those of a single column
     paragraphs; texts of shapes follow. Cells are read as Excel shows them, by their formats; a formula counts as the
@@ -172,25 +183,25 @@ class XlsxReader(Value):
     version = 5
     media_type = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     suffixes = (".xlsx", ".xlsm", ".xltx", ".xls")
-    apart = True
+    isolated = True
 
     def read(self, blob: Blob, /) -> Reading:
         require(calamine, f"Reading {blob.uri}")
         if blob.data.startswith(OLD_OFFICE) and blob.uri.lower().endswith(".xls"):
-            with told_as_damage(blob, "XLS"):
-                _refuse_cells(blob, "the sheets", cells_of(blob.data))
+            with report_damage(blob, "XLS"):
+                _refuse_cells(blob, "the sheets", needed_cells(blob.data))
                 try:
                     return self._read(blob, io.BytesIO(blob.data), Layout(), {})
                 except calamine.PasswordError as error:
-                    raise locked(blob) from error
+                    raise locked_error(blob) from error
         return read_package(blob, "XLSX", partial(self._read_package, blob))
 
     def _read_package(self, blob: Blob, archive: zipfile.ZipFile, failures: UnitFailures) -> Reading:
         _refuse_wide(blob, archive)
         layout = Layout(failures)
         styles = failures.attempt("part", lambda: sheet_styles(archive), {})
-        title, meta = failures.attempt("metadata part", lambda: properties(archive), ("", ()))
-        dropped = _dropped(archive.namelist(), sum(one.unsaved for one in styles.values()))
+        title, meta = failures.attempt("metadata part", lambda: core_properties(archive), ("", ()))
+        dropped = _count_dropped(archive.namelist(), sum(style.unsaved for style in styles.values()))
         return self._read(blob, package_bytes(archive), layout, styles, title, meta, dropped, archive)
 
     def _read(
@@ -205,39 +216,39 @@ class XlsxReader(Value):
         archive: zipfile.ZipFile | None = None,
     ) -> Reading:
         pages, empty = list[int](), list[int]()
-        with _raised(), calamine.CalamineWorkbook.from_filelike(file) as book:
+        with _report_panics(), calamine.CalamineWorkbook.from_filelike(file) as book:
             sheets = [sheet for sheet in book.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
-            shown = [sheet.name for sheet in sheets if sheet.visible == calamine.SheetVisibleEnum.Visible]
+            visible_names = [sheet.name for sheet in sheets if sheet.visible == calamine.SheetVisibleEnum.Visible]
             for name in (sheet.name for sheet in sheets):
-                if name not in shown:
+                if name not in visible_names:
                     pages.append(len(layout))  # so that those after it keep their numbers
                     continue
                 layout.gap(BLANK_LINE)
                 mark = layout.mark()
-                layout.heading(name, 1)
+                layout.write_heading(name, 1)
                 pages.append(mark.start)
-                before = len(layout)
+                length = len(layout)
                 style = styles.get(name, NO_STYLES)
-                layout.attempt("sheet", partial(_write, layout, book, name, style))
+                layout.attempt("sheet", partial(_write_book_sheet, layout, book, name, style))
                 if archive is not None:
                     layout.attempt("drawing", partial(write_drawings, layout, archive, style.part))
-                if len(layout) == before:
+                if len(layout) == length:
                     empty.append(len(pages))
-        warnings = left_out(len(sheets) - len(shown), "sheet")
-        meta += fields(sheet=shown)
-        return layout.reading(
+        warnings = hidden_warning(len(sheets) - len(visible_names), "sheet")
+        meta += fields(sheet=visible_names)
+        return layout.build_reading(
             self, blob, title=title, pages=pages, meta=meta, empty_pages=empty, dropped=dropped, warnings=warnings
         )
 
 
-def _write(layout: Layout, book: Any, name: str, styles: SheetStyles) -> None:
-    with _raised():
+def _write_book_sheet(layout: Layout, book: Any, name: str, styles: SheetStyles) -> None:
+    with _report_panics():
         write_sheet(layout, _rows(book.get_sheet_by_name(name), styles), name)
 
 
 @contextmanager
-def _raised() -> Iterator[None]:
-    """What the library panics at, which is no `Exception`, as an error like others."""
+def _report_panics() -> Iterator[None]:
+    """Raise the library's panics, which are no `Exception`, as ValueError."""
     try:
         yield
     except BaseException as error:
@@ -247,24 +258,27 @@ def _raised() -> Iterator[None]:
 
 
 def _rows(sheet: Any, styles: SheetStyles) -> Iterator[list[str]]:
-    """The rows of a sheet; of an empty one, of which there may be very many, nothing is kept."""
-    _, left = sheet.start or (0, 0)  # the library gives the empty rows above, and not the empty columns before
-    for at, row in enumerate(sheet.iter_rows()):
-        cells = styles.cells.get(at)
+    """Yield the rows of a sheet. An empty row, of which there may be very many, has no cells."""
+    _, first_column = sheet.start or (0, 0)  # the library gives the empty rows above, and not the empty columns before
+    for number, row in enumerate(sheet.iter_rows()):
+        cells = styles.cells.get(number)
         if cells is None:
-            yield [] if row == [""] * len(row) else [_said(cell) for cell in row]
+            yield [] if row == [""] * len(row) else [_plain_cell(cell) for cell in row]
         else:
-            yield [cell_text(cell, cells[col]) if col in cells else _said(cell) for col, cell in enumerate(row, left)]
+            yield [
+                cell_text(cell, cells[col]) if col in cells else _plain_cell(cell)
+                for col, cell in enumerate(row, first_column)
+            ]
 
 
 def cell_text(cell: object, code: str) -> str:
-    """A cell as its format shows it; an error cell, which the library leaves empty, has its name for a format."""
+    """Return a cell as its format shows it. An error cell, which the library leaves empty, has its name as format."""
     if code in ERRORS:
         return code
     if isinstance(cell, (float, date, time, timedelta)) and not isinstance(cell, bool):
         with suppress(ValueError, ArithmeticError, LookupError):  # a format that is none shows the value
-            return shown(cell, code)
-    return _said(cell)
+            return format_value(cell, code)
+    return _plain_cell(cell)
 
 
 def write_sheet(layout: Layout, rows: Iterable[Sequence[str]], name: str) -> None:
@@ -276,21 +290,21 @@ def write_sheet(layout: Layout, rows: Iterable[Sequence[str]], name: str) -> Non
 
 def _write_block(layout: Layout, rows: Sequence[Sequence[str]], caption: str) -> None:
     """Write rows that have no empty one between them, without the columns that are empty at both sides."""
-    first = min(next(at for at, cell in enumerate(row) if cell) for row in rows)
-    last = max(len(row) - next(at for at, cell in enumerate(reversed(row)) if cell) for row in rows)
+    first = min(next(index for index, cell in enumerate(row) if cell) for row in rows)
+    last = max(len(row) - next(index for index, cell in enumerate(reversed(row)) if cell) for row in rows)
     if last - first > 1:
-        layout.table((row[first:last] for row in rows), caption=caption)
+        layout.write_table((row[first:last] for row in rows), caption=caption)
         return
     for row in rows:
-        layout.paragraph(row[first])
+        layout.write_paragraph(row[first])
 
 
-def _said(cell: object) -> str:
-    """A cell as a person reads it."""
+def _plain_cell(cell: object) -> str:
+    """Return a cell as a person reads it, without a number format."""
     if isinstance(cell, bool):
         return str(cell).upper()
     if isinstance(cell, float):
-        return plain(cell)
+        return plain_number(cell)
     if isinstance(cell, datetime):
         return cell.isoformat(" ") if cell.time() != time() else cell.date().isoformat()
     if isinstance(cell, (date, time, timedelta)):
@@ -306,41 +320,42 @@ def _refuse_wide(blob: Blob, archive: zipfile.ZipFile) -> None:
             _refuse_cells(blob, f"a sheet of {height} rows and {width} columns", width * height)
 
 
-def _refuse_cells(blob: Blob, what: str, cells: int) -> None:
+def _refuse_cells(blob: Blob, subject: str, cells: int) -> None:
     if cells > LARGEST_CELLS:
         raise DocumentError(
-            f"{blob.uri}: {what} would fill {cells} cells, which are more than {LARGEST_CELLS} cells. Delete the cells "
+            f"{blob.uri}: {subject} would fill {cells} cells, which are more than {LARGEST_CELLS} cells. Delete the cells "
             "far out, or save the sheet as CSV."
         )
 
 
 def _extent(archive: zipfile.ZipFile, name: str) -> tuple[int, int]:
-    """Columns and rows that a sheet's cells reach at most; cells and rows that name no place follow each other."""
+    """Return how many columns and rows a sheet's cells reach. Cells and rows without a reference follow the previous
+    one."""
     row = column = width = height = 0
-    kept = b""
+    rest = b""
     with archive.open(name) as file:
         while piece := file.read(_PIECE):
-            text = kept + piece
+            text = rest + piece
             end = text.rfind(b"<", 0, -_TAIL) if len(piece) == _PIECE else len(text)
             for place in _PLACE.finditer(text, 0, max(0, end)):
                 if place[1] == b"row":
                     row, column = int(place[3] or row + 1), 0
                 else:
-                    column = _number(place[2]) or column + 1
+                    column = _column_number(place[2]) or column + 1
                     row = int(place[3] or row)
                 width, height = max(width, column), max(height, row)
-            kept = text[max(0, end) :]
+            rest = text[max(0, end) :]
     return width, height
 
 
-def _number(letters: bytes | None) -> int:
-    found = 0
+def _column_number(letters: bytes | None) -> int:
+    number = 0
     for letter in letters or b"":
-        found = found * 26 + letter - 64
-    return found
+        number = number * 26 + letter - 64
+    return number
 
 
-def _dropped(names: list[str], unsaved: int) -> dict[str, int]:
+def _count_dropped(names: list[str], unsaved: int) -> dict[str, int]:
     kinds = ("charts", "charts/chart"), ("comments", "comments"), ("macros", "vbaProject.bin"), ("pictures", "media/")
-    found = {kind: sum(name.startswith(f"xl/{start}") for name in names) for kind, start in kinds}
-    return found | {"formulas without a saved value": unsaved}
+    counts = {kind: sum(name.startswith(f"xl/{start}") for name in names) for kind, start in kinds}
+    return counts | {"formulas without a saved value": unsaved}

@@ -1,4 +1,4 @@
-"""Packages in the form that the libraries read: strict Office Open XML translated, damaged parts mended or left out."""
+"""Repair of packages for the libraries: translates strict Office Open XML, mends damaged parts or leaves them out."""
 
 import io
 import re
@@ -20,7 +20,7 @@ _TRANSITIONAL = {b"extendedProperties": b"extended-properties", b"customProperti
 _PIECE = 1 << 16
 
 
-def transitional(file: io.BytesIO) -> io.BytesIO:
+def translate_strict(file: io.BytesIO) -> io.BytesIO:
     """Translate strict Office Open XML: its namespaces and relationships get the names that the libraries know.
 
     Source: ECMA-376-4, annex A.
@@ -30,10 +30,12 @@ def transitional(file: io.BytesIO) -> io.BytesIO:
         if PACKAGE_RELATIONS not in names or not _STRICT.search(archive.read(PACKAGE_RELATIONS)):
             return file
         parts = {name: archive.read(name) for name in names}
-    return _packed({name: _STRICT.sub(_name, data) if name.endswith(_XML) else data for name, data in parts.items()})
+    return _pack(
+        {name: _STRICT.sub(_transitional_name, data) if name.endswith(_XML) else data for name, data in parts.items()}
+    )
 
 
-def _name(strict: re.Match[bytes]) -> bytes:
+def _transitional_name(strict: re.Match[bytes]) -> bytes:
     last = _TRANSITIONAL.get(strict[2], strict[2])
     return b"http://schemas.openxmlformats.org/%b/2006/%b" % (strict[1], last)
 
@@ -45,7 +47,7 @@ def lacks_parts(archive: zipfile.ZipFile) -> bool:
     return not needed_parts(names, lists) <= set(names)
 
 
-def mended(archive: zipfile.ZipFile, failures: UnitFailures, *, does_salvage: bool = True) -> io.BytesIO:
+def mend_package(archive: zipfile.ZipFile, failures: UnitFailures, *, does_salvage: bool = True) -> io.BytesIO:
     """Copy a package; a part that is damaged has what can be saved of it, and none refers to a part that is missing.
 
     `does_salvage`: else parts that are damaged are left out.
@@ -53,8 +55,8 @@ def mended(archive: zipfile.ZipFile, failures: UnitFailures, *, does_salvage: bo
     parts: dict[str, bytes] = {}
     for member in archive.infolist():
         if not member.is_dir():
-            salvage = partial(_salvaged, archive, member) if does_salvage else None
-            data = failures.attempt("part", partial(_unpacked, archive, member), b"", salvage, place=member.filename)
+            salvage = partial(_salvage, archive, member) if does_salvage else None
+            data = failures.attempt("part", partial(_unpack, archive, member), b"", salvage, place=member.filename)
             if data or member.filename not in failures.places("part"):
                 parts[member.filename] = data
     names = archive.namelist()
@@ -62,10 +64,10 @@ def mended(archive: zipfile.ZipFile, failures: UnitFailures, *, does_salvage: bo
     for name in sorted(missing):
         failures.report("part", "it is missing", name)
     restore_lists(parts, failures.places("part"))
-    return _packed(parts)
+    return _pack(parts)
 
 
-def _packed(parts: Mapping[str, bytes]) -> io.BytesIO:
+def _pack(parts: Mapping[str, bytes]) -> io.BytesIO:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name, data in parts.items():
@@ -73,14 +75,14 @@ def _packed(parts: Mapping[str, bytes]) -> io.BytesIO:
     return out
 
 
-def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     data = archive.read(member)
     if member.filename.endswith(_XML) and find_spec("lxml"):
         xml_root(data)
     return data
 
 
-def _salvaged(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+def _salvage(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """Return what comes out of a member before its damage, all of it if only its checksum is wrong; XML is closed."""
     data = bytearray()
     unchecked = copy(member)
@@ -92,10 +94,10 @@ def _salvaged(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     except MEMBER_ERRORS:
         pass  # the damage that `mended` has reported for this member
     is_tree = member.filename.endswith(_XML) and not is_list(member.filename)  # a list is read element by element
-    return _closed(bytes(data)) if is_tree and find_spec("lxml") else bytes(data)
+    return _recover_xml(bytes(data)) if is_tree and find_spec("lxml") else bytes(data)
 
 
-def _closed(data: bytes) -> bytes:
+def _recover_xml(data: bytes) -> bytes:
     """Return XML that its parser could mend; nothing where it could not."""
     try:
         xml_root(data)
@@ -107,5 +109,6 @@ def _closed(data: bytes) -> bytes:
 
 
 def xml_root(data: bytes, *, recover: bool = False) -> Any:
-    """The root element of an XML part, for the library lxml, which the readers of Office documents use."""
+    """Parse an XML part with lxml, which the readers of Office documents use, and return its root element."""
+    # Documents are not trusted: no entity is expanded, nothing is fetched.
     return etree.fromstring(data, etree.XMLParser(recover=recover, resolve_entities=False, no_network=True))

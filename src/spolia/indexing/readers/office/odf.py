@@ -10,10 +10,10 @@ from xml.etree.ElementTree import Element
 
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.office.excel import write_sheet
-from spolia.indexing.readers.office.odf_visibility import OdfHiding
-from spolia.indexing.readers.office.package import left_out, locked, metadata_of, read_package
+from spolia.indexing.readers.office.odf_visibility import HiddenElements
+from spolia.indexing.readers.office.package import hidden_warning, locked_error, metadata_of, read_package
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.safe_xml import tree
+from spolia.indexing.readers.safe_xml import parse_tree
 from spolia.indexing.readers.unit_failures import UnitFailures
 from spolia.types import Value
 
@@ -22,7 +22,9 @@ _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_AROUND = tuple(f"{{urn:oasis:names:tc:opendocument:xmlns:style:1.0}}{name}" for name in ("header", "footer"))
+_HEADERS_AND_FOOTERS = tuple(
+    f"{{urn:oasis:names:tc:opendocument:xmlns:style:1.0}}{name}" for name in ("header", "footer")
+)
 _CREATOR = "{http://purl.org/dc/elements/1.1/}creator"
 _COMMENT = f"{_OFFICE}annotation"
 _NOT_READ = {
@@ -31,7 +33,7 @@ _NOT_READ = {
     f"{_DRAW}object-ole": "embedded objects",
 }
 _SILENT = frozenset([f"{_OFFICE}forms", f"{_TEXT}sequence-decls", f"{_TABLE}shapes", f"{_OFFICE}event-listeners"])
-_APART = frozenset(
+_SEPARATE = frozenset(
     [f"{_TEXT}p", f"{_TEXT}h", f"{_TEXT}list-item", f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"]
 )
 """Their words do not touch those before and after them."""
@@ -50,7 +52,7 @@ most; sheets say so of a million empty ones."""
 
 @dataclass(frozen=True)
 class OdfReader(Value):
-    """Reads OpenDocument texts, sheets and slides.
+    """Reader of OpenDocument texts, sheets and slides.
 
     Sheets and slides are pages. Tables, the data of charts and pictures are regions; footnotes and comments, under
     their author's name, stand below their paragraph. Hidden text is left out; a warning names the number of hidden
@@ -62,7 +64,7 @@ class OdfReader(Value):
     version = 5
     media_type = "application/vnd.oasis.opendocument.text"
     suffixes = (".odt", ".ods", ".odp", ".ott", ".ots", ".otp")
-    apart = True
+    isolated = True
 
     def read(self, blob: Blob, /) -> Reading:
         return read_package(blob, "OpenDocument file", partial(self._read, blob))
@@ -70,40 +72,43 @@ class OdfReader(Value):
     def _read(self, blob: Blob, archive: zipfile.ZipFile, failures: UnitFailures) -> Reading:
         names = archive.namelist()
         if "META-INF/manifest.xml" in names and b"encryption-data" in archive.read("META-INF/manifest.xml"):
-            raise locked(blob)
-        content = tree(archive.read("content.xml"), blob.uri)
-        layout, none = Layout(failures), Element("none")
+            raise locked_error(blob)
+        content = parse_tree(archive.read("content.xml"), blob.uri)
+        layout, empty = Layout(failures), Element("none")
 
         def part(name: str) -> Element:
-            return failures.attempt("part", lambda: tree(archive.read(name), name), none)
+            return failures.attempt("part", lambda: parse_tree(archive.read(name), name), empty)
 
-        styles = part("styles.xml") if "styles.xml" in names else none
-        writing = _Writing(blob, archive, OdfHiding((styles, content)), layout)
+        styles = part("styles.xml") if "styles.xml" in names else empty
+        writer = _OdfWriter(blob, archive, HiddenElements((styles, content)), layout)
         if (body := content.find(f"{_OFFICE}body")) is not None:
-            writing.blocks(body)
-        stated = part("meta.xml").iter() if "meta.xml" in names else ()
-        title, meta = metadata_of(stated, _META)
-        writing.dropped["macros"] += any(name.startswith("Basic/") for name in names)
-        writing.dropped["headers and footers"] += _around(styles)
-        stretches = pairwise((*writing.pages, len(layout)))
-        return layout.reading(
+            writer.write_blocks(body)
+        elements = part("meta.xml").iter() if "meta.xml" in names else ()
+        title, meta = metadata_of(elements, _META)
+        writer.dropped["macros"] += any(name.startswith("Basic/") for name in names)
+        writer.dropped["headers and footers"] += _count_headers(styles)
+        stretches = pairwise((*writer.pages, len(layout)))
+        return layout.build_reading(
             self,
             blob,
             title=title or layout.title,
-            pages=writing.pages,
+            pages=writer.pages,
             meta=meta,
             empty_pages=(
-                at
-                for at, (start, end) in enumerate(stretches, 1)
-                if at not in writing.hidden_pages and not layout.text()[start:end].strip()
+                number
+                for number, (start, end) in enumerate(stretches, 1)
+                if number not in writer.hidden_pages and not layout.text()[start:end].strip()
             ),
-            dropped=writing.dropped,
-            warnings=(*left_out(writing.hidden["sheet"], "sheet"), *left_out(writing.hidden["slide"], "slide")),
+            dropped=writer.dropped,
+            warnings=(
+                *hidden_warning(writer.hidden["sheet"], "sheet"),
+                *hidden_warning(writer.hidden["slide"], "slide"),
+            ),
         )
 
 
-class _Writing:
-    def __init__(self, blob: Blob, archive: zipfile.ZipFile, hides: OdfHiding, layout: Layout) -> None:
+class _OdfWriter:
+    def __init__(self, blob: Blob, archive: zipfile.ZipFile, hides: HiddenElements, layout: Layout) -> None:
         self.blob, self.archive, self.hides, self.layout = blob, archive, hides, layout
         self.pages: list[int] = []
         self.hidden: Counter[str] = Counter()
@@ -112,49 +117,51 @@ class _Writing:
         self._repeats = _MOST_REPEATS
         self._frames: list[Element] = []  # pictures in the present paragraph
 
-    def blocks(self, blocks: Iterable[Element], container: str = "") -> None:
+    def write_blocks(self, blocks: Iterable[Element], container: str = "") -> None:
         """Write blocks; `container`: the tag of their parent element, where it matters."""
         for block in blocks:
             tag = block.tag
             if tag in _NOT_READ:
                 self.dropped[_NOT_READ[tag]] += 1
             elif tag in (f"{_TEXT}p", f"{_TEXT}h"):
-                self._attempt("paragraph", partial(self._paragraph, block), block)
+                self._attempt("paragraph", partial(self._write_paragraph, block), block)
             elif self.hides(block):
                 self._leave_out(block, container)
             elif tag == _COMMENT:
-                self._attempt("comment", partial(self._comment_block, block), block)
+                self._attempt("comment", partial(self._write_comment, block), block)
             elif tag == f"{_TEXT}list-item":
-                self._attempt("list item", partial(self._item, block), block)
+                self._attempt("list item", partial(self._write_item, block), block)
             elif tag == f"{_TABLE}table":
                 is_sheet = container == f"{_OFFICE}spreadsheet"
                 if is_sheet:
                     self._begin_page()
-                self._attempt("sheet" if is_sheet else "table", partial(self._table, block, is_sheet=is_sheet), block)
+                self._attempt(
+                    "sheet" if is_sheet else "table", partial(self._write_table, block, is_sheet=is_sheet), block
+                )
             elif tag == f"{_DRAW}page":
                 self._begin_page()
-                self._attempt("slide", partial(self.blocks, block), block)
+                self._attempt("slide", partial(self.write_blocks, block), block)
             elif tag == f"{_DRAW}frame":
-                self._attempt("frame", partial(self._frame, block), block)
+                self._attempt("frame", partial(self._write_frame, block), block)
             elif tag == f"{_DRAW}object":
-                self._object(block)
+                self._write_object(block)
             elif tag not in _SILENT:
-                self.blocks(block, tag)
+                self.write_blocks(block, tag)
 
     def _attempt(self, unit: str, write: Callable[[], object], block: Element) -> None:
         self.layout.attempt(
             unit, write, lambda: " ".join(words for part in block.itertext() if (words := part.strip()))
         )
 
-    def _comment_block(self, comment: Element) -> None:
-        self._comment(comment)
-        self._below()
+    def _write_comment(self, comment: Element) -> None:
+        self._add_comment(comment)
+        self._write_pending()
 
     def _leave_out(self, block: Element, container: str) -> None:
-        """A hidden sheet or slide is a page without text, so that those after it keep their numbers."""
+        """Count a hidden sheet or slide as a page without text, so that later pages keep their numbers."""
         is_sheet = block.tag == f"{_TABLE}table" and container == f"{_OFFICE}spreadsheet"
-        if what := "sheet" if is_sheet else "slide" if block.tag == f"{_DRAW}page" else "":
-            self.hidden[what] += 1
+        if unit := "sheet" if is_sheet else "slide" if block.tag == f"{_DRAW}page" else "":
+            self.hidden[unit] += 1
             self.pages.append(len(self.layout))
             self.hidden_pages.add(len(self.pages))
 
@@ -162,49 +169,49 @@ class _Writing:
         self.layout.gap(BLANK_LINE)
         self.pages.append(len(self.layout) + (2 if len(self.layout) else 0))
 
-    def _paragraph(self, paragraph: Element) -> None:
+    def _write_paragraph(self, paragraph: Element) -> None:
         level = paragraph.get(f"{_TEXT}outline-level") if paragraph.tag == f"{_TEXT}h" else None
-        words = self._said(paragraph)
+        words = self._visible_text(paragraph)
         if level is not None or paragraph.tag == f"{_TEXT}h":
-            self.layout.heading(words, min(9, int(level or 1)))
+            self.layout.write_heading(words, min(9, int(level or 1)))
         else:
-            self.layout.paragraph(words)
-        self._below()
+            self.layout.write_paragraph(words)
+        self._write_pending()
 
-    def _item(self, item: Element) -> None:
+    def _write_item(self, item: Element) -> None:
         for block in item:
             self.layout.gap(LINE)
             if block.tag in (f"{_TEXT}p", f"{_TEXT}h"):
-                words = self._said(block).strip()
+                words = self._visible_text(block).strip()
                 self.layout.write(f"- {words}" if words else "")
                 self.layout.gap(LINE)
             else:
-                self.blocks([block])
-        self._below()
+                self.write_blocks([block])
+        self._write_pending()
 
-    def _below(self) -> None:
-        """Pictures and notes of the paragraph that was written."""
+    def _write_pending(self) -> None:
+        """Write the pictures and notes of the last paragraph."""
         frames, self._frames = self._frames, []
         for frame in frames:
-            self._frame(frame)
+            self._write_frame(frame)
         self.layout.write_notes()
 
-    def _said(self, element: Element) -> str:
-        """The words in an element, without hidden ones."""
+    def _visible_text(self, element: Element) -> str:
+        """Return the words in an element, without hidden ones."""
         return "".join(self._words(element, False))
 
     def _words(self, element: Element, is_hidden: bool) -> Iterator[str]:
-        says = self.hides(element)
-        is_hidden = is_hidden if says is None else says
+        own_state = self.hides(element)
+        is_hidden = is_hidden if own_state is None else own_state
         yield "" if is_hidden else element.text or ""
         for child in element:
             if is_hidden and child.tag not in _MAY_SHOW:
                 continue
             if child.tag == f"{_TEXT}note":
                 body = child.find(f"{_TEXT}note-body")
-                yield self.layout.refer(self._said(body) if body is not None else "")
+                yield self.layout.add_note(self._visible_text(body) if body is not None else "")
             elif child.tag == _COMMENT:
-                yield self._comment(child)
+                yield self._add_comment(child)
             elif child.tag == f"{_DRAW}frame":
                 self._frames.append(child)
             elif child.tag in _NOT_READ:
@@ -214,62 +221,64 @@ class _Writing:
             elif child.tag == f"{_TEXT}line-break":
                 yield "\n"
             elif child.tag not in _SILENT:
-                apart = " " if child.tag in _APART else ""
-                yield apart
+                separator = " " if child.tag in _SEPARATE else ""
+                yield separator
                 yield from self._words(child, is_hidden)
-                yield apart
+                yield separator
             yield "" if is_hidden else child.tail or ""
 
-    def _comment(self, comment: Element) -> str:
+    def _add_comment(self, comment: Element) -> str:
         author = comment.findtext(_CREATOR)
-        paragraphs = (self._said(one) for one in comment if one.tag.startswith(_TEXT))
-        return self.layout.refer(f"{f'{author}: ' if author else ''}{' '.join(paragraphs)}")
+        paragraphs = (self._visible_text(paragraph) for paragraph in comment if paragraph.tag.startswith(_TEXT))
+        return self.layout.add_note(f"{f'{author}: ' if author else ''}{' '.join(paragraphs)}")
 
-    def _frame(self, frame: Element) -> None:
-        """A text box, a table on a slide, an object, or a picture with its description. The file has several forms of
-        the same for programs that can less: a picture counts if the others have no text."""
-        said = " ".join(" ".join(one.text or "" for one in frame if one.tag.endswith(("}title", "}desc"))).split())
-        before = len(self.layout)
-        self.blocks(inner for inner in frame if inner.tag not in (f"{_DRAW}image", *_DESCRIPTIONS))
-        if len(self.layout) > before:
+    def _write_frame(self, frame: Element) -> None:
+        """Write a text box, a table on a slide, an object, or a picture with its description. The file has several
+        forms of the same for simpler programs: a picture counts if the others have no text."""
+        description = " ".join(
+            " ".join(child.text or "" for child in frame if child.tag.endswith(("}title", "}desc"))).split()
+        )
+        length = len(self.layout)
+        self.write_blocks(part for part in frame if part.tag not in (f"{_DRAW}image", *_DESCRIPTIONS))
+        if len(self.layout) > length:
             return
-        for inner in frame.findall(f"{_DRAW}image"):
-            if (image := self._image(inner.get(_HREF) or "")) is not None:
-                self.layout.picture(image, said)
+        for part in frame.findall(f"{_DRAW}image"):
+            if (image := self._read_image(part.get(_HREF) or "")) is not None:
+                self.layout.write_picture(image, description)
                 return
             self.dropped["pictures"] += 1
-        self.layout.paragraph(said)
+        self.layout.write_paragraph(description)
 
-    def _object(self, element: Element) -> None:
-        """The data of a chart, the source of a formula, or the table of a sheet that is embedded."""
+    def _write_object(self, element: Element) -> None:
+        """Write the data of a chart, the source of a formula, or the table of an embedded sheet."""
         name = f"{(element.get(_HREF) or '').removeprefix('./')}/content.xml"
         if name not in self.archive.namelist():
             self.dropped["embedded objects"] += 1
             return
-        self.layout.attempt("embedded object", lambda: self._embedded(tree(self.archive.read(name), name)))
+        self.layout.attempt("embedded object", lambda: self._write_embedded(parse_tree(self.archive.read(name), name)))
 
-    def _embedded(self, root: Element) -> None:
+    def _write_embedded(self, root: Element) -> None:
         if (body := root.find(f"{_OFFICE}body")) is not None:
-            self.blocks(body)
+            self.write_blocks(body)
         else:
-            source = next((one.text or "" for one in root.iter() if one.tag.endswith("}annotation")), "")
-            self.layout.paragraph(source or " ".join("".join(root.itertext()).split()))
+            source = next((element.text or "" for element in root.iter() if element.tag.endswith("}annotation")), "")
+            self.layout.write_paragraph(source or " ".join("".join(root.itertext()).split()))
 
-    def _image(self, href: str) -> Blob | None:
+    def _read_image(self, href: str) -> Blob | None:
         if href.removeprefix("./") not in self.archive.namelist():
             return None
         return Blob(f"{self.blob.uri}/{href.removeprefix('./')}", self.archive.read(href.removeprefix("./")))
 
-    def _table(self, table: Element, *, is_sheet: bool) -> None:
+    def _write_table(self, table: Element, *, is_sheet: bool) -> None:
         name = table.get(f"{_TABLE}name") or ""
         if is_sheet:
-            self.layout.heading(name, 1)
+            self.layout.write_heading(name, 1)
         rows = self._rows(table)
         if is_sheet:
             write_sheet(self.layout, rows, name)
         else:
-            self.layout.table(row for row in rows if any(row))
-        self._below()
+            self.layout.write_table(row for row in rows if any(row))
+        self._write_pending()
 
     def _rows(self, table: Element) -> Iterator[list[str]]:
         for part in table:
@@ -277,28 +286,28 @@ class _Writing:
                 self.dropped["hidden rows"] += bool("".join(part.itertext()).strip())
             elif part.tag == f"{_TABLE}table-row":
                 row = self._row(part)
-                for _ in range(self._repeated(part, "rows", len(row)) if row else 1):
+                for _ in range(self._repetitions(part, "rows", len(row)) if row else 1):
                     yield row
             elif part.tag in (f"{_TABLE}table-header-rows", f"{_TABLE}table-row-group", f"{_TABLE}table-rows"):
                 yield from self._rows(part)
 
-    def _repeated(self, element: Element, what: str, cells: int) -> int:
-        """How often a row or a cell counts."""
-        said = element.get(f"{_TABLE}number-{what}-repeated") or "1"
-        times = min(int(said), _MOST_REPEATED) if said.isdecimal() and len(said) < 10 else 1
+    def _repetitions(self, element: Element, unit: str, cells: int) -> int:
+        """Return how often a row or a cell counts."""
+        attribute = element.get(f"{_TABLE}number-{unit}-repeated") or "1"
+        times = min(int(attribute), _MOST_REPEATED) if attribute.isdecimal() and len(attribute) < 10 else 1
         if (times - 1) * cells > self._repeats:
             return 1
         self._repeats -= (times - 1) * cells
         return times
 
     def _blocks_of(self, cell: Element) -> list[Element]:
-        """Without the comment that a cell of a sheet may have: its value is its own."""
-        found = [block for block in cell if block.tag != _COMMENT]
-        self.dropped["comments"] += len(cell) - len(found)
-        return found
+        """Return the blocks of a cell without its comment, which on a sheet is not part of the value."""
+        blocks = [block for block in cell if block.tag != _COMMENT]
+        self.dropped["comments"] += len(cell) - len(blocks)
+        return blocks
 
-    def _value(self, cell: Element) -> str:
-        """The value of a cell that has no text; a formula without one is counted."""
+    def _cell_value(self, cell: Element) -> str:
+        """Return the value of a cell that has no text; count a formula without one."""
         value = next((value for name in _VALUES if (value := cell.get(f"{_OFFICE}{name}"))), "")
         self.dropped["formulas without a saved value"] += not value and cell.get(f"{_TABLE}formula") is not None
         return value
@@ -307,13 +316,13 @@ class _Writing:
         cells: list[str] = []
         for cell in row:
             if cell.tag in (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
-                words = " ".join(" ".join(self._said(block).split()) for block in self._blocks_of(cell))
-                cells += [words.strip() or self._value(cell)] * self._repeated(cell, "columns", 1)
+                words = " ".join(" ".join(self._visible_text(block).split()) for block in self._blocks_of(cell))
+                cells += [words.strip() or self._cell_value(cell)] * self._repetitions(cell, "columns", 1)
         while cells and not cells[-1]:
             cells.pop()
         return cells
 
 
-def _around(styles: Element) -> int:
-    """Number of the headers and footers that have words."""
-    return sum(part.tag in _AROUND and bool("".join(part.itertext()).strip()) for part in styles.iter())
+def _count_headers(styles: Element) -> int:
+    """Count the headers and footers that have words."""
+    return sum(part.tag in _HEADERS_AND_FOOTERS and bool("".join(part.itertext()).strip()) for part in styles.iter())

@@ -1,4 +1,5 @@
-"""What OpenDocument hides: texts by their styles or by a condition, sections, sheets, slides, rows (ISO/IEC 26300)."""
+"""Hidden content of OpenDocument: texts hidden by their styles or by a condition, sections, sheets, slides, rows
+(ISO/IEC 26300)."""
 
 import re
 from collections.abc import Iterable
@@ -26,23 +27,25 @@ _PROPERTIES = (
 _TRUE = re.compile(r'(?:[\w-]+:)?"?(?:true|1)"?', re.IGNORECASE)
 
 
-class OdfHiding:
-    """Says what is hidden, `OdfHiding(roots of content.xml and styles.xml)(element)`.
+class HiddenElements:
+    """Test of whether an element is hidden, `HiddenElements(roots of content.xml and styles.xml)(element)`.
 
     True and False if the element says so, by a condition, or by its style or one that this is based on; else None: what
     is around it counts.
     """
 
     def __init__(self, roots: Iterable[Element]) -> None:
-        self._says: dict[tuple[str, str], bool] = {}  # by the family and the name of a style; "" is the default
+        self._hidden_styles: dict[
+            tuple[str, str], bool
+        ] = {}  # by the family and the name of a style; "" is the default
         self._parents: dict[tuple[str, str], str] = {}
         for root in roots:
             for style in root.iter():
                 if style.tag not in _STYLES:
                     continue
                 key = style.get(f"{_STYLE}family") or "", style.get(f"{_STYLE}name") or ""
-                if (says := _says(style)) is not None:
-                    self._says[key] = says
+                if (is_hidden := _hides(style)) is not None:
+                    self._hidden_styles[key] = is_hidden
                 if parent := style.get(f"{_STYLE}parent-style-name"):
                     self._parents[key] = parent
 
@@ -59,14 +62,14 @@ class OdfHiding:
             return None
         if tag in _PARAGRAPHS and len(element) and _hides_paragraph(element):
             return True
-        return self._by_style(*_FAMILIES[tag], element) if self._says else None
+        return self._is_hidden_by_style(*_FAMILIES[tag], element) if self._hidden_styles else None
 
-    def _by_style(self, family: str, attribute: str, element: Element) -> bool | None:
-        name, seen = element.get(attribute) or "", set[str]()
-        while (family, name) not in self._says and name not in seen:
-            seen.add(name)
+    def _is_hidden_by_style(self, family: str, attribute: str, element: Element) -> bool | None:
+        name, visited = element.get(attribute) or "", set[str]()
+        while (family, name) not in self._hidden_styles and name not in visited:
+            visited.add(name)
             name = self._parents.get((family, name), "")
-        return self._says.get((family, name))
+        return self._hidden_styles.get((family, name))
 
 
 def _hides_paragraph(element: Element) -> bool:
@@ -77,14 +80,14 @@ def _hides_paragraph(element: Element) -> bool:
     )
 
 
-def _says(style: Element) -> bool | None:
-    for tag, attribute, hides in _PROPERTIES:
-        if (found := style.find(tag)) is not None and (value := found.get(attribute)) is not None:
-            return value == hides
+def _hides(style: Element) -> bool | None:
+    for tag, attribute, hidden_value in _PROPERTIES:
+        if (properties := style.find(tag)) is not None and (value := properties.get(attribute)) is not None:
+            return value == hidden_value
     return None
 
 
 def _is_hidden(element: Element) -> bool:
-    """Whether a condition hid it when the file was saved, or always does."""
-    said = element.get(f"{_TEXT}is-hidden")
-    return said == "true" if said else _TRUE.fullmatch((element.get(f"{_TEXT}condition") or "").strip()) is not None
+    """Return whether a condition hid it when the file was saved, or always hides it."""
+    state = element.get(f"{_TEXT}is-hidden")
+    return state == "true" if state else _TRUE.fullmatch((element.get(f"{_TEXT}condition") or "").strip()) is not None

@@ -52,75 +52,75 @@ _FENCES = {"{": r"\{", "}": r"\}", "": ".", "⟨": r"\langle", "⟩": r"\rangle"
            "⌋": r"\rfloor", "⌈": r"\lceil", "⌉": r"\rceil"}  # fmt: skip
 
 
-def latex(formula: Any, is_left_out: Callable[[Any], bool] = lambda _: False) -> str:
-    """The LaTeX of an `m:oMath`, without dollars; `is_left_out` says which elements are hidden or deleted."""
-    return _Latex(is_left_out).inside(formula, 0).strip()
+def to_latex(formula: Any, is_left_out: Callable[[Any], bool] = lambda _: False) -> str:
+    """Convert an `m:oMath` to LaTeX, without dollars. `is_left_out` tests whether an element is hidden or deleted."""
+    return _LatexConverter(is_left_out).convert_children(formula, 0).strip()
 
 
-class _Latex:
+class _LatexConverter:
     def __init__(self, is_left_out: Callable[[Any], bool]) -> None:
         self.is_left_out = is_left_out
 
-    def inside(self, element: Any, depth: int) -> str:
-        """All parts of an element, one after the other."""
+    def convert_children(self, element: Any, depth: int) -> str:
+        """Convert the parts of an element, one after the other."""
         if element is None:
             return ""
         if depth > _DEEPEST:
-            return _escaped("".join(one.text or "" for one in element.iter() if _name(one) == "t"))
+            return _escape("".join(descendant.text or "" for descendant in element.iter() if _name(descendant) == "t"))
         return "".join(
-            self._one(child, depth + 1)
+            self._convert(child, depth + 1)
             for child in element
             if isinstance(child.tag, str) and not _name(child).endswith("Pr") and not self.is_left_out(child)
         )
 
-    def _one(self, at: Any, depth: int) -> str:
-        done: dict[str, str] = {}  # each part once, or nested ones would take twice as long for each level
+    def _convert(self, element: Any, depth: int) -> str:
+        converted: dict[str, str] = {}  # each part once, or nested ones would take twice as long for each level
 
         def part(name: str) -> str:
-            if name not in done:
-                done[name] = self.inside(at.find(f"{_M}{name}"), depth).strip()
-            return done[name]
+            if name not in converted:
+                converted[name] = self.convert_children(element.find(f"{_M}{name}"), depth).strip()
+            return converted[name]
 
         def parts(name: str) -> list[str]:
-            return [self.inside(one, depth).strip() for one in at.findall(f"{_M}{name}")]
+            return [self.convert_children(child, depth).strip() for child in element.findall(f"{_M}{name}")]
 
-        match _name(at) if at.tag.startswith(_M) or _name(at) == "t" else "":
+        match _name(element) if element.tag.startswith(_M) or _name(element) == "t" else "":
             case "t":
-                return _escaped(at.text or "")
-            case "f" if _said(at, "type") == "lin":
+                return _escape(element.text or "")
+            case "f" if _property(element, "type") == "lin":
                 return f"{part('num')}/{part('den')}"
-            case "f" if _said(at, "type") == "noBar":
+            case "f" if _property(element, "type") == "noBar":
                 return rf"\binom{{{part('num')}}}{{{part('den')}}}"
             case "f":
                 return rf"\frac{{{part('num')}}}{{{part('den')}}}"
             case "rad":
                 return rf"\sqrt[{part('deg')}]{{{part('e')}}}" if part("deg") else rf"\sqrt{{{part('e')}}}"
             case "sSup":
-                return f"{_base(part('e'))}^{{{part('sup')}}}"
+                return f"{_group_base(part('e'))}^{{{part('sup')}}}"
             case "sSub":
-                return f"{_base(part('e'))}_{{{part('sub')}}}"
+                return f"{_group_base(part('e'))}_{{{part('sub')}}}"
             case "sSubSup":
-                return f"{_base(part('e'))}_{{{part('sub')}}}^{{{part('sup')}}}"
+                return f"{_group_base(part('e'))}_{{{part('sub')}}}^{{{part('sup')}}}"
             case "sPre":
-                return f"{{}}_{{{part('sub')}}}^{{{part('sup')}}}{_base(part('e'))}"
+                return f"{{}}_{{{part('sub')}}}^{{{part('sup')}}}{_group_base(part('e'))}"
             case "nary":
-                sign = _said(at, "chr", "∫")
+                sign = _property(element, "chr", "∫")
                 bounds = "".join(f"{mark}{{{part(name)}}}" for mark, name in (("_", "sub"), ("^", "sup")) if part(name))
                 return f"{_SIGNS.get(sign, sign)}{bounds} {part('e')}"
             case "d":
-                opening, closing = _said(at, "begChr", "("), _said(at, "endChr", ")")
-                between = f" {_said(at, 'sepChr', '|')} ".join(parts("e"))
+                opening, closing = _property(element, "begChr", "("), _property(element, "endChr", ")")
+                between = f" {_property(element, 'sepChr', '|')} ".join(parts("e"))
                 return rf"\left{_FENCES.get(opening, opening)} {between} \right{_FENCES.get(closing, closing)}"
             case "func":
                 sign = "\\" if part("fName") in _FUNCTIONS else ""
                 return f"{sign}{part('fName')} {part('e')}"
             case "acc":
-                return rf"\{_ACCENTS.get(_said(at, 'chr', chr(0x302)), 'hat')}{{{part('e')}}}"
+                return rf"\{_ACCENTS.get(_property(element, 'chr', chr(0x302)), 'hat')}{{{part('e')}}}"
             case "bar":
-                return rf"\{'overline' if _said(at, 'pos') == 'top' else 'underline'}{{{part('e')}}}"
+                return rf"\{'overline' if _property(element, 'pos') == 'top' else 'underline'}{{{part('e')}}}"
             case "m":
-                lines = [row.findall(f"{_M}e") for row in at.findall(f"{_M}mr")]
-                rows = [" & ".join(self.inside(cell, depth) for cell in line) for line in lines]
+                lines = [row.findall(f"{_M}e") for row in element.findall(f"{_M}mr")]
+                rows = [" & ".join(self.convert_children(cell, depth) for cell in line) for line in lines]
                 return rf"\begin{{matrix}}{_ROW.join(rows)}\end{{matrix}}"
             case "eqArr":
                 return rf"\begin{{aligned}}{_ROW.join(parts('e'))}\end{{aligned}}"
@@ -131,26 +131,26 @@ class _Latex:
             case "limUpp":
                 return rf"\overset{{{part('lim')}}}{{{part('e')}}}"
             case "groupChr":
-                sign = _said(at, "chr", "⏟")
-                where = "overset" if _said(at, "pos", "bot") == "top" else "underset"
+                sign = _property(element, "chr", "⏟")
+                command = "overset" if _property(element, "pos", "bot") == "top" else "underset"
                 brace = _BRACES.get(sign)
-                return rf"\{brace}{{{part('e')}}}" if brace else rf"\{where}{{{sign}}}{{{part('e')}}}"
-        return self.inside(at, depth)
+                return rf"\{brace}{{{part('e')}}}" if brace else rf"\{command}{{{sign}}}{{{part('e')}}}"
+        return self.convert_children(element, depth)
 
 
 def _name(element: Any) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _said(element: Any, name: str, otherwise: str = "") -> str:
-    """A property of an element, as `m:chr` in `m:naryPr`."""
-    found = element.find(f"{element.tag}Pr/{_M}{name}")
-    return otherwise if found is None else found.get(f"{_M}val") or ""
+def _property(element: Any, name: str, default: str = "") -> str:
+    """Return a property of an element, as `m:chr` in `m:naryPr`."""
+    child = element.find(f"{element.tag}Pr/{_M}{name}")
+    return default if child is None else child.get(f"{_M}val") or ""
 
 
-def _base(text: str) -> str:
+def _group_base(text: str) -> str:
     return text if len(text) == 1 else f"{{{text}}}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(_ESCAPES.get(sign, sign) for sign in text)

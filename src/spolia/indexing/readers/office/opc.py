@@ -26,6 +26,7 @@ _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _CONTENT = "application/vnd.openxmlformats-officedocument"
 _SLIDE = re.compile(r"ppt/slides/[^/]+\.xml")
+# By pattern: a damaged list cannot be parsed as XML, but its elements can be found.
 _ELEMENT = re.compile(rb"<(?:\w+:)?(Relationship|Default|Override)\s([^<>]*)>")
 _ATTRIBUTE = re.compile(r"(?<!\S)(\w+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 _LISTED = re.compile(rb"<(?:\w+:)?(sldId|sheet)\s[^<>]*?\s\w+:id=[\"']([^\"']+)[\"']")
@@ -34,7 +35,7 @@ _KINDS = {b"sldId": "slide", b"sheet": "sheet"}
 
 
 class Relationship(NamedTuple):
-    """A relationship; `target` is the name of a part, or an address if it leads outside."""
+    """Relationship of a part. `target` is the name of another part, or an address if it leads outside."""
 
     id: str
     type: str
@@ -71,7 +72,12 @@ def needed_parts(names: Iterable[str], lists: Mapping[str, bytes]) -> set[str]:
         lists: the lists of relationships, by name.
     """
     names = set(names)
-    needed = {one.target for name, data in lists.items() for one in _relations(name, data) if not one.is_external}
+    needed = {
+        relation.target
+        for name, data in lists.items()
+        for relation in _parse_relations(name, data)
+        if not relation.is_external
+    }
     if (main := _main_part(names)) is not None:
         needed |= {TYPES, PACKAGE_RELATIONS, *(relations_name(name) for name in names if _SLIDE.fullmatch(name))}
         if any(name.startswith(f"{main.partition('/')[0]}/") and name.endswith(".xml") for name in names - {main}):
@@ -82,13 +88,13 @@ def needed_parts(names: Iterable[str], lists: Mapping[str, bytes]) -> set[str]:
 def relations_of(archive: ZipFile, part: str) -> list[Relationship]:
     """Return the relationships of a part."""
     name = relations_name(part)
-    return _relations(name, archive.read(name)) if name in archive.namelist() else []
+    return _parse_relations(name, archive.read(name)) if name in archive.namelist() else []
 
 
 def chart_data(archive: ZipFile) -> set[str]:
     """Return the names of the workbooks that charts keep their values in."""
     lists = [name for name in archive.namelist() if "/charts/_rels/" in name]
-    return {one.target for name in lists for one in _relations(name, archive.read(name))}
+    return {relation.target for name in lists for relation in _parse_relations(name, archive.read(name))}
 
 
 def restore_lists(parts: dict[str, bytes], damaged: set[str]) -> None:
@@ -101,43 +107,45 @@ def restore_lists(parts: dict[str, bytes], damaged: set[str]) -> None:
     """
     main = _main_part(parts)
     for name in {name for name in (*parts, *damaged) if name.endswith(".rels")}:
-        kept = [
-            one
-            for one in _relations(name, parts.get(name, b""))
-            if one.is_external or one.target in parts or name.startswith("xl/")  # a workbook may name lost sheets
+        relations = [
+            relation
+            for relation in _parse_relations(name, parts.get(name, b""))
+            if relation.is_external
+            or relation.target in parts
+            or name.startswith("xl/")  # a workbook may name lost sheets
         ]
         if main is not None and name in damaged and name == PACKAGE_RELATIONS:
-            kept += (
+            relations += (
                 []
-                if any(one.target == main for one in kept)
+                if any(relation.target == main for relation in relations)
                 else [Relationship("main", f"{_OFFICE}/officeDocument", main)]
             )
         elif main is not None and name in damaged and name == relations_name(main):
-            kept += _guessed(main, parts, kept)
-        parts[name] = _written_relations(kept)
+            relations += _guess_relations(main, parts, relations)
+        parts[name] = _format_relations(relations)
     if TYPES in parts or TYPES in damaged:
-        parts[TYPES] = _written_types(parts, _LANGUAGES[main] if main is not None and TYPES in damaged else "")
+        parts[TYPES] = _format_types(parts, _LANGUAGES[main] if main is not None and TYPES in damaged else "")
 
 
-def _attributes(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
+def _list_elements(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name and the attributes of each element of a list."""
     for element in _ELEMENT.finditer(data):
-        found = _ATTRIBUTE.findall(element[2].decode("utf-8", "replace"))
-        yield element[1].decode(), {name: unescape(double or single) for name, double, single in found}
+        pairs = _ATTRIBUTE.findall(element[2].decode("utf-8", "replace"))
+        yield element[1].decode(), {name: unescape(double or single) for name, double, single in pairs}
 
 
-def _relations(name: str, data: bytes) -> list[Relationship]:
+def _parse_relations(name: str, data: bytes) -> list[Relationship]:
     base = posixpath.dirname(posixpath.dirname(name))
-    found = list[Relationship]()
-    for _, stated in _attributes(data):
-        if stated.keys() >= {"Id", "Type", "Target"}:
-            is_external = stated.get("TargetMode") == "External"
-            target = stated["Target"]
+    relations = list[Relationship]()
+    for _, attributes in _list_elements(data):
+        if attributes.keys() >= {"Id", "Type", "Target"}:
+            is_external = attributes.get("TargetMode") == "External"
+            target = attributes["Target"]
             if not is_external:
                 path = unquote(target.partition("#")[0].replace("\\", "/"))
                 target = posixpath.normpath(posixpath.join("/", base, path)).lstrip("/")
-            found.append(Relationship(stated["Id"], stated["Type"], target, is_external))
-    return found
+            relations.append(Relationship(attributes["Id"], attributes["Type"], target, is_external))
+    return relations
 
 
 def _kind(name: str) -> str:
@@ -145,34 +153,36 @@ def _kind(name: str) -> str:
     return posixpath.basename(name).partition(".")[0].rstrip("0123456789")
 
 
-def _guessed(main: str, parts: Mapping[str, bytes], kept: list[Relationship]) -> Iterator[Relationship]:
+def _guess_relations(main: str, parts: Mapping[str, bytes], relations: list[Relationship]) -> Iterator[Relationship]:
     """Yield relationships of a main part to the parts beside it; parts with an id in its list are in order."""
     ids = defaultdict[str, list[str]](list)
     for element, id in _LISTED.findall(parts[main]):
         ids[_KINDS[element]].append(id.decode("utf-8", "replace"))
-    known, targets = {one.id for one in kept}, {one.target for one in kept}
-    others = [name for name in parts if name.startswith(main[: main.index("/") + 1]) and name.endswith(".xml")]
-    free = (f"restored{number}" for number in count())
-    unused = {kind: chain((id for id in listed if id not in known), free) for kind, listed in ids.items()}
-    for name in sorted(others, key=lambda name: (len(name), name)):  # slide10 after slide9
+    known_ids, targets = {relation.id for relation in relations}, {relation.target for relation in relations}
+    candidates = [name for name in parts if name.startswith(main[: main.index("/") + 1]) and name.endswith(".xml")]
+    free_ids = (f"restored{number}" for number in count())
+    unused_ids = {
+        kind: chain((id for id in kind_ids if id not in known_ids), free_ids) for kind, kind_ids in ids.items()
+    }
+    for name in sorted(candidates, key=lambda name: (len(name), name)):  # slide10 after slide9
         if name != main and name not in targets:
             kind = _kind(name)
             yield Relationship(
-                next(unused.get(kind, free)), f"{_OFFICE}/{'worksheet' if kind == 'sheet' else kind}", name
+                next(unused_ids.get(kind, free_ids)), f"{_OFFICE}/{'worksheet' if kind == 'sheet' else kind}", name
             )
 
 
-def _written_relations(relations: Iterable[Relationship]) -> bytes:
+def _format_relations(relations: Iterable[Relationship]) -> bytes:
     elements = "".join(
-        f"<Relationship Id={quoteattr(one.id)} Type={quoteattr(one.type)} "
-        + (f'Target={quoteattr(one.target)} TargetMode="External"/>' if one.is_external
-           else f"Target={quoteattr(f'/{one.target}')}/>")
-        for one in relations
+        f"<Relationship Id={quoteattr(relation.id)} Type={quoteattr(relation.type)} "
+        + (f'Target={quoteattr(relation.target)} TargetMode="External"/>' if relation.is_external
+           else f"Target={quoteattr(f'/{relation.target}')}/>")
+        for relation in relations
     )  # fmt: skip
-    return _clean(f'<Relationships xmlns="{_PACKAGE}/relationships">{elements}</Relationships>')
+    return _encode_xml(f'<Relationships xmlns="{_PACKAGE}/relationships">{elements}</Relationships>')
 
 
-def _written_types(parts: Mapping[str, bytes], language: str) -> bytes:
+def _format_types(parts: Mapping[str, bytes], language: str) -> bytes:
     """Write content types. `language`: that of the main part if its types are lost; else parts keep those they have."""
     suffixes = {
         suffix: guess_type(f"a.{suffix}")[0] or "application/octet-stream"
@@ -183,20 +193,20 @@ def _written_types(parts: Mapping[str, bytes], language: str) -> bytes:
     for name in (name for name in parts if language and name.endswith(".xml")):
         end = ".main" if name in _LANGUAGES else ""
         types[f"/{name}"] = f"{_CONTENT}.{'drawingml' if '/charts/' in name else language}.{_kind(name)}{end}+xml"
-    for element, stated in _attributes(parts.get(TYPES, b"")):
-        if element == "Default" and stated.keys() >= {"Extension", "ContentType"}:
-            suffixes[stated["Extension"].lower()] = stated["ContentType"]
-        elif element == "Override" and stated.keys() >= {"PartName", "ContentType"}:
-            types[stated["PartName"]] = stated["ContentType"]
+    for element, attributes in _list_elements(parts.get(TYPES, b"")):
+        if element == "Default" and attributes.keys() >= {"Extension", "ContentType"}:
+            suffixes[attributes["Extension"].lower()] = attributes["ContentType"]
+        elif element == "Override" and attributes.keys() >= {"PartName", "ContentType"}:
+            types[attributes["PartName"]] = attributes["ContentType"]
     defaults = "".join(
         f"<Default Extension={quoteattr(suffix)} ContentType={quoteattr(type)}/>" for suffix, type in suffixes.items()
     )
     overrides = "".join(
         f"<Override PartName={quoteattr(name)} ContentType={quoteattr(type)}/>" for name, type in types.items()
     )
-    return _clean(f'<Types xmlns="{_PACKAGE}/content-types">{defaults}{overrides}</Types>')
+    return _encode_xml(f'<Types xmlns="{_PACKAGE}/content-types">{defaults}{overrides}</Types>')
 
 
-def _clean(xml: str) -> bytes:
+def _encode_xml(xml: str) -> bytes:
     """Encode XML without the characters that it may not have."""
     return re.sub("[^\t\n\r -\ud7ff\ue000-\ufffd]", "", xml).encode()

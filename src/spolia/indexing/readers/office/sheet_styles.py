@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from spolia.indexing.readers.office.number_formats import BUILT_IN, is_plain
-from spolia.indexing.readers.safe_xml import tree
+from spolia.indexing.readers.safe_xml import parse_tree
 
 ERRORS = frozenset(["#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#N/A", "#GETTING_DATA", "#SPILL!",
                     "#CALC!", "#FIELD!", "#BLOCKED!", "#CONNECT!", "#BUSY!", "#UNKNOWN!"])  # fmt: skip
@@ -22,7 +22,7 @@ _UNSAVED = re.compile(
 
 
 class SheetStyles(NamedTuple):
-    """The cells of a sheet that are not shown as they are.
+    """Cells of a sheet that are not shown as they are saved.
 
     `cells`: by row and column, from 0, the format code, or the name of the error. `unsaved`: formulas without a value.
     `part`: name of the sheet's part.
@@ -37,28 +37,28 @@ NO_STYLES = SheetStyles({})
 
 
 def sheet_styles(archive: zipfile.ZipFile) -> dict[str, SheetStyles]:
-    """The styles of each sheet, by its name."""
+    """Return the styles of each sheet, by its name."""
     names = set(archive.namelist())
     codes = _codes(archive) if "xl/styles.xml" in names else {}
     special = "|".join(map(str, sorted(codes)))
     styled = rf"s=[\"'](?:{special})[\"']|" if special else ""
     cell = re.compile(rf"<(?:\w+:)?c\b(?=[^<>]*\s(?:{styled}t=[\"']e[\"']))[^<>]*>".encode())
     return {
-        name: _styles(archive.read(path), cell, codes)._replace(part=path)
+        name: _read_styles(archive.read(path), cell, codes)._replace(part=path)
         for name, path in _sheets(archive)
         if path in names
     }
 
 
-def _styles(sheet: bytes, cell: re.Pattern[bytes], codes: Mapping[int, str]) -> SheetStyles:
-    found: dict[int, dict[int, str]] = {}
+def _read_styles(sheet: bytes, cell: re.Pattern[bytes], codes: Mapping[int, str]) -> SheetStyles:
+    cells: dict[int, dict[int, str]] = {}
     for tag in cell.finditer(sheet):
         place, style = _REFERENCE.search(tag[0]), _STYLE.search(tag[0])
         error = _ERROR.match(sheet, tag.end()) if b't="e"' in tag[0] or b"t='e'" in tag[0] else None
         code = error[1].decode("ascii", "replace") if error else codes.get(int(style[1])) if style else None
         if place is not None and code is not None and not tag[0].endswith(b"/>"):
-            found.setdefault(int(place[2]) - 1, {})[_column(place[1])] = code
-    return SheetStyles(found, len(_UNSAVED.findall(sheet)))
+            cells.setdefault(int(place[2]) - 1, {})[_column(place[1])] = code
+    return SheetStyles(cells, len(_UNSAVED.findall(sheet)))
 
 
 def _column(letters: bytes) -> int:
@@ -69,20 +69,20 @@ def _column(letters: bytes) -> int:
 
 
 def _codes(archive: zipfile.ZipFile) -> dict[int, str]:
-    """The format codes of the styles that do not show values as they are, by the number of the style."""
-    root = tree(archive.read("xl/styles.xml"), "xl/styles.xml")
+    """Return the format codes of the styles that change how values look, by the style's number."""
+    root = parse_tree(archive.read("xl/styles.xml"), "xl/styles.xml")
     codes = dict(BUILT_IN)
-    for own in root.iterfind(f"{_MAIN}numFmts/{_MAIN}numFmt"):
-        codes[int(own.get("numFmtId") or 0)] = own.get("formatCode") or ""
+    for number_format in root.iterfind(f"{_MAIN}numFmts/{_MAIN}numFmt"):
+        codes[int(number_format.get("numFmtId") or 0)] = number_format.get("formatCode") or ""
     styles = enumerate(root.iterfind(f"{_MAIN}cellXfs/{_MAIN}xf"))
-    found = {number: codes.get(int(style.get("numFmtId") or 0), "") for number, style in styles}
-    return {number: code for number, code in found.items() if not is_plain(code)}
+    style_codes = {number: codes.get(int(style.get("numFmtId") or 0), "") for number, style in styles}
+    return {number: code for number, code in style_codes.items() if not is_plain(code)}
 
 
 def _sheets(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
-    """The names of the sheets and their parts."""
-    related = tree(archive.read("xl/_rels/workbook.xml.rels"), "workbook.xml.rels")
-    targets = {one.get("Id"): one.get("Target") or "" for one in related}
-    for sheet in tree(archive.read("xl/workbook.xml"), "xl/workbook.xml").iter(f"{_MAIN}sheet"):
+    """Yield the names of the sheets and of their parts."""
+    relations = parse_tree(archive.read("xl/_rels/workbook.xml.rels"), "workbook.xml.rels")
+    targets = {relation.get("Id"): relation.get("Target") or "" for relation in relations}
+    for sheet in parse_tree(archive.read("xl/workbook.xml"), "xl/workbook.xml").iter(f"{_MAIN}sheet"):
         path = posixpath.normpath(posixpath.join("/xl", targets.get(sheet.get(_ID), "")))
         yield sheet.get("name") or "", path.lstrip("/")

@@ -1,4 +1,4 @@
-"""What is drawn on a page besides its letters: rules and pictures."""
+"""Drawings on a page besides its letters: rules and pictures."""
 
 import struct
 import zlib
@@ -12,7 +12,7 @@ import numpy as np
 from pypdfium2 import PdfBitmap, PdfMatrix, raw
 
 from spolia.indexing.readers.pdf.geometry import (
-    FARTHEST,
+    COORDINATE_LIMIT,
     Area,
     PageObjects,
     VisiblePage,
@@ -27,7 +27,7 @@ _COLOURS = {1: 0, 3: 2, 4: 6}  # channels to PNG's colour type
 
 
 def png_of(pixels: Any) -> bytes:
-    """The PNG of an array of bytes: height × width, for colours × 3 (red, green, blue) or × 4 (and opacity).
+    """Encode an array of bytes as PNG: height × width, for colours × 3 (red, green, blue) or × 4 (and opacity).
 
     Portable Network Graphics, W3C Recommendation, 2003.
     """
@@ -43,14 +43,14 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-_MOST = 100
+_MOST_PICTURES = 100
 _MOST_PIXELS = 64_000_000
-_WHOLE = 0.85
+_PAGE_SHARE = 0.85
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Where a picture stands; its bytes as JPEG or PNG, and the suffix of that; none if nobody asked."""
+    """Place of a picture; its bytes as JPEG or PNG, and their suffix; none if they were not requested."""
 
     area: Area
     data: bytes = b""
@@ -58,27 +58,27 @@ class Picture:
 
 
 def pictures_of(
-    found: list[tuple[Area, Any]], size: tuple[float, float], attempt: Attempt, *, text: bool, data: bool
+    images: list[tuple[Area, Any]], size: tuple[float, float], attempt: Attempt, *, text: bool, data: bool
 ) -> tuple[list[Picture], int]:
-    """The pictures of a page, and the number of skipped ones. A picture that fills a page without text
-    is its scan."""
-    kept: dict[Area, Picture] = {}
+    """Return the pictures of a page, and the number of skipped ones. A picture that fills a page without text is its
+    scan."""
+    pictures: dict[Area, Picture] = {}
     dropped = 0
-    for area, object in found:
-        if not text and area.width * area.height >= _WHOLE * size[0] * size[1]:
+    for area, object in images:
+        if not text and area.width * area.height >= _PAGE_SHARE * size[0] * size[1]:
             continue
-        if len(kept) == _MOST or not area.meets(Area(0.0, 0.0, *size)):
+        if len(pictures) == _MOST_PICTURES or not area.meets(Area(0.0, 0.0, *size)):
             dropped += 1
         else:
-            kept[area] = Picture(area, *(attempt("picture", partial(_read, object), ()) if data else ()))
-            dropped += data and not kept[area].data
-    return list(kept.values()), dropped
+            pictures[area] = Picture(area, *(attempt("picture", partial(_read_picture, object), ()) if data else ()))
+            dropped += data and not pictures[area].data
+    return list(pictures.values()), dropped
 
 
-def _read(object: Any) -> tuple[bytes, str] | tuple[()]:
-    """The bytes of a picture and their suffix; none where they are damaged, or far too many."""
+def _read_picture(object: Any) -> tuple[bytes, str] | tuple[()]:
+    """Return the bytes of a picture and their suffix; nothing if they are damaged, or far too many."""
     if list(_filters(object)) == ["DCTDecode"]:
-        return _stored(object), ".jpg"
+        return _stored_bytes(object), ".jpg"
     width, height = c_uint(), c_uint()
     raw.FPDFImageObj_GetImagePixelSize(object, byref(width), byref(height))
     if not 0 < width.value * height.value <= _MOST_PIXELS:
@@ -101,7 +101,7 @@ def _filters(object: Any) -> Iterator[str]:
         yield name.value.decode("ascii", "replace")
 
 
-def _stored(object: Any) -> bytes:
+def _stored_bytes(object: Any) -> bytes:
     size = raw.FPDFImageObj_GetImageDataRaw(object, None, 0)
     data = create_string_buffer(size)
     raw.FPDFImageObj_GetImageDataRaw(object, data, size)
@@ -118,7 +118,7 @@ _STRAIGHT = 0.75
 """Points that a rule may be off."""
 _SHORTEST = 4.0
 _THICKEST = 2.0
-_NEARLY = 4.0
+_RULE_GAP = 4.0
 """Points between rules on one line that are one."""
 _SMALLEST_PICTURE = 24.0
 
@@ -127,29 +127,28 @@ NO_RULES = np.empty((0, 3))
 
 
 @dataclass
-class Drawn:
-    """Pictures and rules on a page. Rules are straight lines: n × 3, where each lies across, and from where to where it
-    goes."""
+class PageDrawings:
+    """Pictures and rules on a page. Rules are straight lines: n × 3, the place of each across its direction, and from
+    where to where it goes."""
 
-    across: Any = field(default_factory=lambda: NO_RULES)
-    down: Any = field(default_factory=lambda: NO_RULES)
+    horizontal: Any = field(default_factory=lambda: NO_RULES)
+    vertical: Any = field(default_factory=lambda: NO_RULES)
     pictures: list[tuple[Area, Any]] = field(default_factory=list)  # with PDFium's object, while the page is open
     passed_over: bool = False  # some of very many objects were not looked at
 
 
 class DrawnForm(NamedTuple):
-    """Paths and images of a page, or of a form within it, by their addresses; and how their coordinates lead to the
-    page's."""
+    """Paths and images of a page, or of a form within it, by their addresses; and the matrix to the page's coordinates."""
 
     paths: list[int]
     images: list[int]
     matrix: PdfMatrix
 
 
-def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
-    """Rules and pictures of a page."""
+def find_drawings(page: Any, sheet: VisiblePage) -> PageDrawings:
+    """Find the rules and pictures of a page."""
     drawn_forms, room = list[DrawnForm](), _MOST_OBJECTS
-    for form in _drawn_forms(PageObjects.of_page(page), PdfMatrix(), _DEEPEST):
+    for form in _walk_forms(PageObjects.of_page(page), PdfMatrix(), _DEEPEST):
         drawn_forms.append(DrawnForm(form.paths[:room], form.images[: max(0, room - len(form.paths))], form.matrix))
         room -= len(form.paths) + len(form.images)
         if room < 0:
@@ -157,24 +156,26 @@ def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
     paths = [path for form in drawn_forms for path in form.paths]
     images = [(_bounds(image, form.matrix, sheet), image) for form in drawn_forms for image in form.images]
     if not paths and not images:  # as on half of all pages
-        return Drawn(passed_over=room < 0)
+        return PageDrawings(passed_over=room < 0)
     outer = np.repeat([form.matrix.get() for form in drawn_forms], [len(form.paths) for form in drawn_forms], 0)
     x, y, cut = strokes(paths, outer, _MOST_POINTS, _MOST_OF_PATH)
-    across, down = _rules(*sheet.points(x, y), [area for area, _ in images])
+    horizontal, vertical = _rules(*sheet.points(x, y), [area for area, _ in images])
     pictures = [
         (area, cast(image, raw.FPDF_PAGEOBJECT))
         for area, image in images
         if min(area.width, area.height) >= _SMALLEST_PICTURE
     ]
-    return Drawn(across, down, pictures, passed_over=cut or room < 0)
+    return PageDrawings(horizontal, vertical, pictures, passed_over=cut or room < 0)
 
 
-def _drawn_forms(objects: PageObjects, matrix: PdfMatrix, depth: int) -> Iterator[DrawnForm]:
+def _walk_forms(objects: PageObjects, matrix: PdfMatrix, depth: int) -> Iterator[DrawnForm]:
     kinds = (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_FORM)
     paths, images, forms = (objects.of_kind(kind, 5 * _MOST_OBJECTS) for kind in kinds)
     yield DrawnForm(paths, images, matrix)
-    for form, inner in zip(forms, matrices(forms).tolist(), strict=True) if depth and forms else ():
-        yield from _drawn_forms(PageObjects.of_form(form, _MOST_OBJECTS), PdfMatrix(*inner).multiply(matrix), depth - 1)
+    for form, form_matrix in zip(forms, matrices(forms).tolist(), strict=True) if depth and forms else ():
+        yield from _walk_forms(
+            PageObjects.of_form(form, _MOST_OBJECTS), PdfMatrix(*form_matrix).multiply(matrix), depth - 1
+        )
 
 
 def _bounds(image: int, matrix: PdfMatrix, sheet: VisiblePage) -> Area:
@@ -185,9 +186,9 @@ def _bounds(image: int, matrix: PdfMatrix, sheet: VisiblePage) -> Area:
 
 
 def _rules(x: Any, y: Any, images: list[Area]) -> tuple[Any, Any]:
-    """The rules across and down. A thin rectangle gives one for each long side. `x`, `y`: where strokes begin and end,
-    2 × n. `images`: their areas; some writers make rules as images of one row of dots."""
-    if thin := [_middle(area) for area in images if min(area.width, area.height) <= _THICKEST]:
+    """Return the horizontal and vertical rules. A thin rectangle gives one for each long side. `images`: their areas;
+    some writers make rules as images of one row of dots."""
+    if thin := [_middle_stroke(area) for area in images if min(area.width, area.height) <= _THICKEST]:
         ends = np.array(thin).T
         x, y = np.hstack([x, ends[0::2]]), np.hstack([y, ends[1::2]])
     width, height = abs(x[0] - x[1]), abs(y[0] - y[1])
@@ -196,22 +197,22 @@ def _rules(x: Any, y: Any, images: list[Area]) -> tuple[Any, Any]:
     return _rules_along(y[:, flat], x[:, flat]), _rules_along(x[:, steep], y[:, steep])
 
 
-def _rules_along(places: Any, along: Any) -> Any:
+def _rules_along(places: Any, extents: Any) -> Any:
     if not places.size:
         return NO_RULES
-    return np.array([(places[0] + places[1]) / 2, np.minimum(*along), np.maximum(*along)]).T
+    return np.array([(places[0] + places[1]) / 2, np.minimum(*extents), np.maximum(*extents)]).T
 
 
-def _middle(area: Area) -> tuple[float, float, float, float]:
-    """The stroke through the middle of a thin picture."""
+def _middle_stroke(area: Area) -> tuple[float, float, float, float]:
+    """Return the stroke through the middle of a thin picture."""
     x, y = area.middle
     return (area.left, y, area.right, y) if area.height <= _THICKEST else (x, area.top, x, area.bottom)
 
 
-def merged(rules: Any) -> Any:
-    """Rules on one line that touch, or nearly, as one; from the first line to the last.
+def merge_rules(rules: Any) -> Any:
+    """Merge rules on one line that touch, or nearly; from the first line to the last.
 
-    >>> merged(np.array([[10, 0, 50], [10.5, 52, 90], [40, 0, 9]])).tolist()
+    >>> merge_rules(np.array([[10, 0, 50], [10.5, 52, 90], [40, 0, 9]])).tolist()
     [[10.0, 0.0, 90.0], [40.0, 0.0, 9.0]]
     """
     if len(rules) < 2:
@@ -222,6 +223,8 @@ def merged(rules: Any) -> Any:
     order = np.lexsort((start, line))
     first = places[np.searchsorted(line, line)]
     start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end + 4 * FARTHEST * line) - 4 * FARTHEST * line  # none reaches another line
-    firsts = begins((line[1:] > line[:-1]) | (start[1:] > reach[:-1] + _NEARLY)).nonzero()[0]
+    reached = (
+        np.maximum.accumulate(end + 4 * COORDINATE_LIMIT * line) - 4 * COORDINATE_LIMIT * line
+    )  # none reaches another line
+    firsts = begins((line[1:] > line[:-1]) | (start[1:] > reached[:-1] + _RULE_GAP)).nonzero()[0]
     return np.array([first[firsts], start[firsts], np.maximum.reduceat(end, firsts)]).T

@@ -24,12 +24,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from pypdfium2 import raw
 
-FARTHEST = 200_000.0
+COORDINATE_LIMIT = 200_000.0
 """Points; PDF allows pages of 14,400, and what a broken file says may be anything, infinity included."""
 
 
 class Area(NamedTuple):
-    """A rectangle: its sides."""
+    """Rectangle on a page, by its sides."""
 
     left: float
     top: float
@@ -48,23 +48,23 @@ class Area(NamedTuple):
     def middle(self) -> tuple[float, float]:
         return (self.left + self.right) / 2, (self.top + self.bottom) / 2
 
-    def meets(self, other: "Area") -> bool:
-        """Whether a part of both is the same."""
-        return self[1] < other[3] and other[1] < self[3] and self[0] < other[2] and other[0] < self[2]
+    def meets(self, area: "Area") -> bool:
+        """Return whether two areas overlap."""
+        return self[1] < area[3] and area[1] < self[3] and self[0] < area[2] and area[0] < self[2]
 
-    def beside(self, other: "Area") -> float:
-        """How much of the narrower one's width both share, from 0 to 1."""
-        shared = min(self.right, other.right) - max(self.left, other.left)
-        return max(0.0, shared / max(min(self.width, other.width), 0.1))
+    def horizontal_overlap(self, area: "Area") -> float:
+        """Return the share of the narrower area's width that both have in common, from 0 to 1."""
+        shared = min(self.right, area.right) - max(self.left, area.left)
+        return max(0.0, shared / max(min(self.width, area.width), 0.1))
 
-    def level(self, other: "Area") -> float:
-        """How much of the lower one's height both share, from 0 to 1."""
-        shared = min(self.bottom, other.bottom) - max(self.top, other.top)
-        return max(0.0, shared / max(min(self.height, other.height), 0.1))
+    def vertical_overlap(self, area: "Area") -> float:
+        """Return the share of the lower area's height that both have in common, from 0 to 1."""
+        shared = min(self.bottom, area.bottom) - max(self.top, area.top)
+        return max(0.0, shared / max(min(self.height, area.height), 0.1))
 
     @classmethod
-    def around(cls, areas: "Iterable[Area]") -> Self:
-        """The smallest one around some."""
+    def from_areas(cls, areas: "Iterable[Area]") -> Self:
+        """Return the smallest area around some areas."""
         lefts, tops, rights, bottoms = zip(*areas, strict=True)
         return cls(min(lefts), min(tops), max(rights), max(bottoms))
 
@@ -74,8 +74,8 @@ _area = partial(tuple.__new__, Area)  # `Area._make` without a frame of Python f
 
 @dataclass(frozen=True)
 class VisiblePage:
-    """The visible part of a page and how it is turned: leads from the file's coordinates, where y grows upwards, to
-    those of a reader's eye. `quarters`: clockwise turns by 90°.
+    """Visible part of a page and its rotation: converts the file's coordinates, where y grows upwards, to those of a
+    reader's eye. `quarters`: clockwise turns by 90°.
 
     >>> VisiblePage(0, 0, 600, 800, quarters=1).area(10, 20, 110, 40)  # a line below becomes a column at the left
     Area(left=20, top=10, right=40, bottom=110)
@@ -88,8 +88,8 @@ class VisiblePage:
     quarters: int = 0
 
     @classmethod
-    def of(cls, page: Any) -> "VisiblePage":
-        """That of a page of PDFium."""
+    def from_page(cls, page: Any) -> "VisiblePage":
+        """Return the visible part of a page of PDFium."""
         left, bottom, right, top = map(_sane, page.get_bbox())
         return cls(left, bottom, right, top, page.get_rotation() // 90 % 4)
 
@@ -100,31 +100,32 @@ class VisiblePage:
         return (height, width) if self.quarters % 2 else (width, height)
 
     def area(self, left: float, bottom: float, right: float, top: float) -> Area:
-        """A rectangle of the file's coordinates as it is shown."""
+        """Convert a rectangle of the file's coordinates."""
         (a, b), (c, d) = self.point(left, bottom), self.point(right, top)
         return Area(min(a, c), min(b, d), max(a, c), max(b, d))
 
     def areas(self, sides: Any) -> list[Area]:
-        """Many rectangles together: n × 4, left, bottom, right, top."""
-        return list(map(_area, self.shown(sides).tolist()))
+        """Convert many rectangles: n × 4, left, bottom, right, top."""
+        return list(map(_area, self.shown_sides(sides).tolist()))
 
-    def shown(self, sides: Any) -> Any:
-        """Many rectangles as arrays: n × 4, left, bottom, right, top; back left, top, right, bottom as shown."""
+    def shown_sides(self, sides: Any) -> Any:
+        """Convert many rectangles as arrays: n × 4, left, bottom, right, top; returns left, top, right, bottom as
+        shown."""
         places = _sane_places(np.asarray(sides, dtype=float).T)
-        (x, other_x), (y, other_y) = self._turned(places[0::2], places[1::2])
+        (x, other_x), (y, other_y) = self._rotate(places[0::2], places[1::2])
         shown = np.minimum(x, other_x), np.minimum(y, other_y), np.maximum(x, other_x), np.maximum(y, other_y)
         return np.array(shown).T
 
     def points(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """Arrays of the file's coordinates as they are shown."""
-        return self._turned(_sane_places(x), _sane_places(y))
+        """Convert arrays of the file's coordinates."""
+        return self._rotate(_sane_places(x), _sane_places(y))
 
     def point(self, x: float, y: float) -> tuple[float, float]:
-        """A point of the file's coordinates as it is shown."""
-        return self._turned(_sane(x), _sane(y))
+        """Convert a point of the file's coordinates."""
+        return self._rotate(_sane(x), _sane(y))
 
-    def _turned(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """Numbers, or arrays of them."""
+    def _rotate(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Rotate numbers, or arrays of numbers."""
         if self.quarters == 1:
             return y - self.bottom, x - self.left
         if self.quarters == 2:
@@ -135,11 +136,11 @@ class VisiblePage:
 
 
 def _sane(value: float) -> float:
-    return min(max(value, -FARTHEST), FARTHEST) if isfinite(value) else 0.0
+    return min(max(value, -COORDINATE_LIMIT), COORDINATE_LIMIT) if isfinite(value) else 0.0
 
 
 def _sane_places(places: Any) -> Any:
-    places = np.minimum(np.maximum(places, -FARTHEST), FARTHEST)
+    places = np.minimum(np.maximum(places, -COORDINATE_LIMIT), COORDINATE_LIMIT)
     return np.where(places == places, places, 0.0)  # some are no number
 
 
@@ -164,32 +165,31 @@ def middle_value(values: Any) -> Any:
     return (rising[(len(rising) - 1) // 2] + rising[len(rising) // 2]) / 2
 
 
-def _plain(function: Any, result: Any, *arguments: Any) -> Any:
-    """Return a function of PDFium that keeps other threads waiting, so that a call takes less time. ctypes converts
-    arguments of declared types at every call: `arguments` are declared only for addresses that are numbers
-    (benchmarks/pdf.py)."""
+def _fast_function(function: Any, result: Any, *arguments: Any) -> Any:
+    """Wrap a function of PDFium so that it takes addresses as numbers. It keeps the interpreter's lock, since a call is
+    shorter than handing it over."""
     return PYFUNCTYPE(result, *arguments)(cast(function, c_void_p).value or 0)
 
 
-_count = _plain(raw.FPDFText_CountRects, c_int)
-_rectangle = _plain(raw.FPDFText_GetRect, c_int)
-_box = _plain(raw.FPDFText_GetLooseCharBox, c_int)
-_size = _plain(raw.FPDFText_GetFontSize, c_double)
-_font = _plain(raw.FPDFText_GetFontInfo, c_ulong)
-_code = _plain(raw.FPDFText_GetUnicode, c_uint)
-_object = _plain(raw.FPDFPage_GetObject, c_void_p)
-_kind = _plain(raw.FPDFPageObj_GetType, c_int, c_void_p)
-_form_count = _plain(raw.FPDFFormObj_CountObjects, c_int, c_void_p)
-_form_object = _plain(raw.FPDFFormObj_GetObject, c_void_p, c_void_p, c_ulong)
-_segment_count = _plain(raw.FPDFPath_CountSegments, c_int, c_void_p)
-_segment = _plain(raw.FPDFPath_GetPathSegment, c_void_p, c_void_p)
-_segment_kind = _plain(raw.FPDFPathSegment_GetType, c_int, c_void_p)
-_segment_point = _plain(raw.FPDFPathSegment_GetPoint, c_int, c_void_p)
-_closes = _plain(raw.FPDFPathSegment_GetClose, c_int, c_void_p)
-_get_matrix = _plain(raw.FPDFPageObj_GetMatrix, c_int, c_void_p)
-_note = _plain(raw.FPDFPage_GetAnnot, c_void_p)
-_note_kind = _plain(raw.FPDFAnnot_GetSubtype, c_int, c_void_p)
-_close_note = _plain(raw.FPDFPage_CloseAnnot, None, c_void_p)
+_count = _fast_function(raw.FPDFText_CountRects, c_int)
+_rectangle = _fast_function(raw.FPDFText_GetRect, c_int)
+_box = _fast_function(raw.FPDFText_GetLooseCharBox, c_int)
+_size = _fast_function(raw.FPDFText_GetFontSize, c_double)
+_font = _fast_function(raw.FPDFText_GetFontInfo, c_ulong)
+_code = _fast_function(raw.FPDFText_GetUnicode, c_uint)
+_object = _fast_function(raw.FPDFPage_GetObject, c_void_p)
+_kind = _fast_function(raw.FPDFPageObj_GetType, c_int, c_void_p)
+_form_count = _fast_function(raw.FPDFFormObj_CountObjects, c_int, c_void_p)
+_form_object = _fast_function(raw.FPDFFormObj_GetObject, c_void_p, c_void_p, c_ulong)
+_segment_count = _fast_function(raw.FPDFPath_CountSegments, c_int, c_void_p)
+_segment = _fast_function(raw.FPDFPath_GetPathSegment, c_void_p, c_void_p)
+_segment_kind = _fast_function(raw.FPDFPathSegment_GetType, c_int, c_void_p)
+_segment_point = _fast_function(raw.FPDFPathSegment_GetPoint, c_int, c_void_p)
+_closes = _fast_function(raw.FPDFPathSegment_GetClose, c_int, c_void_p)
+_get_matrix = _fast_function(raw.FPDFPageObj_GetMatrix, c_int, c_void_p)
+_note = _fast_function(raw.FPDFPage_GetAnnot, c_void_p)
+_note_kind = _fast_function(raw.FPDFAnnot_GetSubtype, c_int, c_void_p)
+_close_note = _fast_function(raw.FPDFPage_CloseAnnot, None, c_void_p)
 _FONT_NAME = c_ulong(200)
 
 
@@ -199,8 +199,8 @@ def _fields(row: Any) -> Iterator[Any]:
 
 
 def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, Any, Any]:
-    """Where stretches of a page stand, which may be of several fonts. `spans`: the first character of each, and how
-    many. Returns for each its left, bottom, right and top side in the coordinates of the file, n × 4; which of them
+    """Return where stretches of a page stand, which may be of several fonts. `spans`: the first character of each, and
+    how many. Returns for each its left, bottom, right and top side in the coordinates of the file, n × 4; which of them
     stand nowhere, n; and the sides of the pieces that they are made of, in their order."""
     starts, lengths = zip(*spans, strict=True) if spans else ((), ())
     page, row = text_page.raw, (c_double * 4)()
@@ -209,38 +209,38 @@ def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, A
     calls = map(_rectangle, repeat(page), chain.from_iterable(map(range, rising)), *_fields(row))
     sides = np.frombuffer(b"".join([bytes(row) for _ in calls])).reshape(-1, 4)
     counts = np.maximum(np.fromiter(kept, np.intp, len(spans)), 0)
-    found = np.zeros((len(spans), 4))
+    bounds = np.zeros((len(spans), 4))
     placed = counts > 0
     if len(sides):
         firsts = (np.cumsum(counts) - counts)[placed]
-        for side, least, column in ((0, np.minimum, 0), (1, np.minimum, 3), (2, np.maximum, 2), (3, np.maximum, 1)):
-            found[placed, side] = least.reduceat(sides[:, column], firsts)
-    return found, ~placed, sides
+        for side, reduce, column in ((0, np.minimum, 0), (1, np.minimum, 3), (2, np.maximum, 2), (3, np.maximum, 1)):
+            bounds[placed, side] = reduce.reduceat(sides[:, column], firsts)
+    return bounds, ~placed, sides
 
 
 def boxes(text_page: Any, numbers: Sequence[int]) -> tuple[Any, Any]:
-    """Where characters stand, of one height for all of a font. Returns for each its left, bottom, right and top side in
+    """Return where characters stand, of one height for all of a font: for each its left, bottom, right and top side in
     the coordinates of the file, n × 4; and which of them stand nowhere, n."""
     row, nothing = (c_float * 4)(), bytes(16)  # FS_RECTF: left, top, right, bottom
     calls = map(_box, repeat(text_page.raw), numbers, repeat(byref(row)))
     rows = [bytes(row) if placed else nothing for placed in calls]
     nowhere = np.fromiter((row is nothing for row in rows), bool, len(rows))
-    found = np.frombuffer(b"".join(rows), np.float32).reshape(-1, 4)
-    return found[:, [0, 3, 2, 1]].astype(float), nowhere
+    rects = np.frombuffer(b"".join(rows), np.float32).reshape(-1, 4)
+    return rects[:, [0, 3, 2, 1]].astype(float), nowhere
 
 
 def codes(text_page: Any, count: int) -> Iterator[int]:
-    """The code points of the first characters."""
+    """Return the code points of the first characters."""
     return map(_code, repeat(text_page.raw), range(count))
 
 
 def sizes(text_page: Any, numbers: Iterable[int]) -> Iterator[float]:
-    """The sizes of characters as the file states them."""
+    """Return the sizes of characters as the file states them."""
     return map(_size, repeat(text_page.raw), numbers)
 
 
 def fonts(text_page: Any, numbers: Iterable[int]) -> Iterator[bytes]:
-    """The names of the fonts of characters."""
+    """Yield the names of the fonts of characters."""
     name = create_string_buffer(_FONT_NAME.value)
     calls = map(_font, repeat(text_page.raw), numbers, repeat(name), repeat(_FONT_NAME), repeat(byref(c_int())))
     return (name.value for _ in calls)
@@ -268,44 +268,46 @@ class PageObjects:
 
 
 def matrices(handles: Sequence[int]) -> Any:
-    """How the coordinates of objects lead to those of what they are part of: n × 6."""
+    """Return the matrices from the coordinates of objects to those of what they are part of: n × 6."""
     row = (c_float * 6)()
     no_change = bytes((c_float * 6)(1, 0, 0, 1, 0, 0))
     rows = [bytes(row) if known else no_change for known in map(_get_matrix, handles, repeat(byref(row)))]
     return np.frombuffer(b"".join(rows), np.float32).reshape(-1, 6).astype(float)
 
 
-def strokes(paths: Sequence[int], outer: Any, most: int, most_of_path: int) -> tuple[Any, Any, bool]:
-    """Return where the straight strokes of paths begin and end on the page: x, 2 × n, and y; and whether paths were
-    left out, from `most` points in all on. PDFium keeps only paths that are filled or drawn.
+def strokes(paths: Sequence[int], form_matrices: Any, most_points: int, most_of_path: int) -> tuple[Any, Any, bool]:
+    """Return the straight strokes of paths that are filled or drawn: n × 4, from point to point, in the coordinates of
+    the page; and whether paths were left out, from `most_points` points in all on. `paths`: their addresses.
+    `form_matrices`: n × 6, of the forms that they are part of. `most_of_path`: points of a path, which is left out if
+    it has more.
 
     Args:
         paths: their addresses.
-        outer: n × 6, the matrices of the forms that they are part of.
+        form_matrices: n × 6, the matrices of the forms that they are part of.
         most_of_path: points of a path, which is left out if it has more.
     """
     nothing = np.empty((2, 0))
     if not paths:
         return nothing, nothing, False
     counts = np.fromiter(map(_segment_count, paths), np.intp, len(paths))
-    drawn = ((counts > 1) & (counts <= most_of_path)).nonzero()[0]
-    cut = int(np.searchsorted(np.cumsum(counts[drawn]), most, "right"))
-    passed_over, drawn = cut < len(drawn), drawn[:cut]
-    if not len(drawn):
+    visible = ((counts > 1) & (counts <= most_of_path)).nonzero()[0]
+    cut = int(np.searchsorted(np.cumsum(counts[visible]), most_points, "right"))
+    passed_over, visible = cut < len(visible), visible[:cut]
+    if not len(visible):
         return nothing, nothing, passed_over
-    counts, handles = counts[drawn], [paths[number] for number in drawn.tolist()]
+    counts, handles = counts[visible], [paths[number] for number in visible.tolist()]
     points = (stored_points if points_are_stored() else called_points)(handles, counts.tolist())
     starts = points["kind"] == raw.FPDF_SEGMENT_MOVETO
     starts[np.cumsum(counts) - counts] = True
     lasts = np.concatenate([starts[1:], _TRUE]).nonzero()[0]
-    closed = lasts[points["closes"][lasts] > 0]
+    closing = lasts[points["closes"][lasts] > 0]
     ahead = ((points["kind"] == raw.FPDF_SEGMENT_LINETO) & ~starts).nonzero()[0]
-    firsts = np.concatenate([ahead - 1, closed])
-    ends = np.concatenate([ahead, starts.nonzero()[0][np.searchsorted(lasts, closed)]])
+    firsts = np.concatenate([ahead - 1, closing])
+    ends = np.concatenate([ahead, starts.nonzero()[0][np.searchsorted(lasts, closing)]])
     places = np.concatenate([firsts, ends])
     owners = np.repeat(np.arange(len(handles)), counts)[places]
     x, y = points["place"][places].T.astype(float)
-    x, y = _moved(outer.T[:, drawn[owners]], *_moved(matrices(handles).T[:, owners], x, y))
+    x, y = _transform(form_matrices.T[:, visible[owners]], *_transform(matrices(handles).T[:, owners], x, y))
     return x.reshape(2, -1), y.reshape(2, -1), passed_over
 
 
@@ -348,13 +350,13 @@ def points_are_stored() -> bool:
         raw.FPDFPageObj_Destroy(path)
 
 
-def _moved(matrices: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def _transform(matrices: Any, x: Any, y: Any) -> tuple[Any, Any]:
     a, b, c, d, e, f = matrices
     return a * x + c * y + e, b * x + d * y + f
 
 
 def notes(page: Any) -> Iterator[int]:
-    """What the notes on a page are, links among them, as PDFium numbers them."""
+    """Yield the kinds of the notes on a page, links among them, as PDFium numbers them."""
     for number in range(raw.FPDFPage_GetAnnotCount(page.raw)):
         note = _note(page.raw, number)
         yield _note_kind(note) if note else raw.FPDF_ANNOT_UNKNOWN

@@ -35,8 +35,8 @@ Change = tuple[int, int, str]
 """Start and end of what goes, and what comes in its place."""
 
 
-def joints(pages: Sequence[str]) -> list[list[Change]]:
-    """What becomes of the marks on each page, in the order of its text."""
+def resolve_hyphens(pages: Sequence[str]) -> list[list[Change]]:
+    """Return the changes for the hyphen marks of each page, in the order of its text."""
     pages = [page.replace(_SOFT, HYPHEN) for page in pages]
     if not any(HYPHEN in page for page in pages):
         return [[] for _ in pages]
@@ -47,9 +47,9 @@ def joints(pages: Sequence[str]) -> list[list[Change]]:
 
     def change(mark: re.Match[str]) -> Change:
         page, start, end = mark.string, mark.start(), mark.end()
-        left = _first_word(page[max(0, start - _LONGEST) : start][::-1])[::-1]
-        right = _first_word(page[end : end + _LONGEST])
-        return start, end, "-" if left and right and _has_hyphen(left, right, words) else ""
+        stem = _first_word(page[max(0, start - _LONGEST) : start][::-1])[::-1]
+        ending = _first_word(page[end : end + _LONGEST])
+        return start, end, "-" if stem and ending and _has_hyphen(stem, ending, words) else ""
 
     return [[change(mark) for mark in _MARK.finditer(page)] for page in pages]
 
@@ -61,29 +61,30 @@ def _words(text: str) -> set[str]:
     return words.union(_WORD.findall(" ".join(tokens - words)))
 
 
-def changed(text: str, changes: Sequence[Change]) -> str:
-    """The text after changes, which are in its order."""
+def apply_changes(text: str, changes: Sequence[Change]) -> str:
+    """Apply changes, which are in the order of the text."""
     pieces: list[str] = []
-    at = 0
-    for start, end, instead in changes:
-        pieces += text[at:start], instead
-        at = end
-    return "".join((*pieces, text[at:])) if changes else text
+    position = 0
+    for start, end, replacement in changes:
+        pieces += text[position:start], replacement
+        position = end
+    return "".join((*pieces, text[position:])) if changes else text
 
 
 def _first_word(text: str) -> str:
-    found = _LETTERS_OF_WORD.match(text)
-    return found[0] if found else ""
+    word = _LETTERS_OF_WORD.match(text)
+    return word[0] if word else ""
 
 
-def _has_hyphen(left: str, right: str, words: set[str]) -> bool:
-    """Whether the hyphen is the word's: it is written so elsewhere, others end so, or only its two parts are words."""
-    a, b = left.casefold(), right.casefold()
+def _has_hyphen(stem: str, ending: str, words: set[str]) -> bool:
+    """Return whether the hyphen is the word's: it is written so elsewhere, others end so, or only its two parts are
+    words."""
+    a, b = stem.casefold(), ending.casefold()
     if a + b in words:
         return False
     if f"{a}-{b}" in words or (len(b) > 3 and f"-{b}" in words):
         return True
-    if right[0].isdigit() or (right[0].isupper() and not (left + right).isupper()):
+    if ending[0].isdigit() or (ending[0].isupper() and not (stem + ending).isupper()):
         return True
     return len(a) > 3 and len(b) > 3 and a in words and b in words
 
@@ -95,26 +96,30 @@ _RUN = re.compile(f"[{_LETTERS}](?:[{_LETTERS} \u00a0]*[{_LETTERS}])?")
 Middles = Callable[[Sequence[int]], Sequence[float]]
 
 
-def read_from_the_right(text: str, middles: Middles) -> str:
-    """The characters of a page; each run of letters that stands the wrong way round is turned, in its place. `middles`:
-    how far from the left characters of the page stand, by their numbers."""
-    runs = [(run, _letters(run)) for run in _RUN.finditer(text)]
+def turn_right_to_left(text: str, middles: Middles) -> str:
+    """Turn each run of right-to-left letters that stands the wrong way round, in its place. `middles`: returns how far
+    from the left characters of the page stand, by their numbers."""
+    runs = [(run, _letter_numbers(run)) for run in _RUN.finditer(text)]
     if not runs:
         return text
-    places = iter(middles([at for _, letters in runs for at in letters]))
-    turned = iter([_turned(run[0], list(islice(places, len(letters)))) for run, letters in runs])
+    places = iter(middles([number for _, letters in runs for number in letters]))
+    turned = iter([_turn_run(run[0], list(islice(places, len(letters)))) for run, letters in runs])
     return _RUN.sub(lambda _: next(turned), text)
 
 
-def _letters(run: re.Match[str]) -> list[int]:
-    return [at for at, letter in enumerate(run[0], run.start()) if not letter.isspace() and not combining(letter)]
+def _letter_numbers(run: re.Match[str]) -> list[int]:
+    return [
+        number for number, letter in enumerate(run[0], run.start()) if not letter.isspace() and not combining(letter)
+    ]
 
 
-def _turned(text: str, places: Sequence[float]) -> str:
-    rising = sum(1 if two > one else -1 for one, two in pairwise(places) if two != one)
-    alike = not rising and max(places, default=0.0) - min(places, default=0.0) < 0.01
-    wrong = rising > 0 or alike  # all at one place: given beside the letters, as they are read (`ActualText`)
-    return text[::-1] if wrong and len(places) > 1 else text
+def _turn_run(text: str, places: Sequence[float]) -> str:
+    rising = sum(1 if second > first else -1 for first, second in pairwise(places) if second != first)
+    is_single_place = not rising and max(places, default=0.0) - min(places, default=0.0) < 0.01
+    is_reversed = (
+        rising > 0 or is_single_place
+    )  # all at one place: given beside the letters, as they are read (`ActualText`)
+    return text[::-1] if is_reversed and len(places) > 1 else text
 
 
 NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\uffff]")
@@ -123,11 +128,11 @@ _VERTICAL = 3
 
 @dataclass(slots=True, eq=False)
 class PageLine:
-    """A line: what it says, without blanks around; a mark at its end where a word goes on in the next."""
+    """Line of a page: its text without blanks around, with a mark at its end if the last word goes on in the next line."""
 
     text: str
     area: Area
-    at: int = -1  # number of its first character on the page, for PDFium; -1 for what does not come from there
+    start: int = -1  # number of its first character on the page, for PDFium; -1 for what does not come from there
     end: int = -1  # number after its last character
     size: float = 0.0  # of its letters, in points; 0 where nobody asked
     bold: bool = False  # known only where it matters
@@ -135,14 +140,14 @@ class PageLine:
     table: "PageTable | None" = None  # that it is a row of
 
     @property
-    def vertical(self) -> bool:
-        """Whether it runs up or down the page, as stamps at the margin do."""
+    def is_vertical(self) -> bool:
+        """Return whether the line runs up or down the page, as stamps at the margin do."""
         left, top, right, bottom = self.area
         return bottom - top > _VERTICAL * (right - left) and len(self.text) > 4
 
     @property
-    def broken(self) -> bool:
-        """Whether its last word goes on in the next line."""
+    def is_broken(self) -> bool:
+        """Return whether the last word goes on in the next line."""
         return self.text.endswith(HYPHEN)
 
 
@@ -152,7 +157,7 @@ _NOWHERE = Area(0.0, 0.0, 0.0, 0.0)
 
 
 def text_of(text_page: Any) -> str:
-    """All characters of a page, one for each of PDFium's, so that places in it are places there."""
+    """Return all characters of a page, one for each of PDFium's, so that places in it are places there."""
     text: str = text_page.get_text_range()
     count = text_page.count_chars()
     if len(text) != count:  # characters beyond 16 bits, and those without a meaning
@@ -161,23 +166,23 @@ def text_of(text_page: Any) -> str:
 
 
 def lines_of(text_page: Any, text: str, sheet: VisiblePage) -> tuple[list[PageLine], Any]:
-    """The lines in the order of the file, and where the pieces stand that they are drawn in: n × 4, left, top, right,
-    bottom as shown. A line that holds no text is left out."""
-    found = list(_LINE.finditer(text))
-    texts = [line[0].strip() for line in found]
+    """Return the lines in the order of the file, and where the pieces stand that they are drawn in: n × 4, left, top,
+    right, bottom as shown. A line that holds no text is left out."""
+    matches = list(_LINE.finditer(text))
+    texts = [line[0].strip() for line in matches]
     if NO_TEXT.search(text):
         texts = [NO_TEXT.sub("", text).strip() for text in texts]
-    sides, nowhere, pieces = rectangles(text_page, [(line.start(), line.end() - line.start()) for line in found])
+    sides, nowhere, pieces = rectangles(text_page, [(line.start(), line.end() - line.start()) for line in matches])
     areas = _areas(sides, nowhere, sheet)
     lines = [
-        PageLine(words, area, *line.span()) for words, area, line in zip(texts, areas, found, strict=True) if words
+        PageLine(words, area, *line.span()) for words, area, line in zip(texts, areas, matches, strict=True) if words
     ]
-    return lines, sheet.shown(pieces)
+    return lines, sheet.shown_sides(pieces)
 
 
 def areas_of(text_page: Any, spans: Sequence[tuple[int, int]], sheet: VisiblePage) -> list[Area]:
-    """Where stretches of a page stand; nothing at the corner for those that stand nowhere. `spans`: the first character
-    of each, and how many."""
+    """Return where stretches of a page stand; an empty area at the corner for those that stand nowhere. `spans`: the
+    first character of each, and how many."""
     sides, nowhere, _ = rectangles(text_page, spans)
     return _areas(sides, nowhere, sheet)
 
@@ -189,26 +194,26 @@ def _areas(sides: Any, nowhere: Any, sheet: VisiblePage) -> list[Area]:
     return areas
 
 
-def by_columns(
+def order_columns(
     lines: Sequence[PageLine], gutters: Sequence[Gutter], text_page: Any, text: str, sheet: VisiblePage
 ) -> list[PageLine]:
-    """The lines of columns that the file draws row by row: those across a gutter in pieces, each column together where
-    it begins."""
+    """Reorder the lines of columns that the file draws row by row: lines across a gutter are split, and each column
+    stands together where it begins."""
     blocks: dict[tuple[int, ...], Block] = {}
     for line in lines:
         crossed = [gutter for gutter in gutters if gutter.crosses(line.area)]
-        for piece in _pieces(range(line.at, line.end), crossed, text_page, text, sheet) if crossed else [line]:
+        for piece in _split_line(range(line.start, line.end), crossed, text_page, text, sheet) if crossed else [line]:
             sides = tuple(gutter.side(piece.area) for gutter in gutters)
-            blocks.setdefault(sides if any(sides) else (len(gutters), piece.at), []).append(piece)
+            blocks.setdefault(sides if any(sides) else (len(gutters), piece.start), []).append(piece)
     return [line for block in blocks.values() for line in block]
 
 
-def _pieces(
+def _split_line(
     line: range, gutters: Sequence[Gutter], text_page: Any, text: str, sheet: VisiblePage
 ) -> Iterator[PageLine]:
-    numbers = [at for at in line if not text[at].isspace()]
-    shown = sheet.shown(boxes(text_page, numbers)[0])
-    columns = np.searchsorted(sorted(gutter.middle for gutter in gutters), (shown[:, 0] + shown[:, 2]) / 2)
+    numbers = [number for number in line if not text[number].isspace()]
+    sides = sheet.shown_sides(boxes(text_page, numbers)[0])
+    columns = np.searchsorted(sorted(gutter.middle for gutter in gutters), (sides[:, 0] + sides[:, 2]) / 2)
     turns = (np.diff(columns) != 0).nonzero()[0] + 1
     starts = [line.start, *(numbers[turn] for turn in turns.tolist())]
     spans = [(start, end - start) for start, end in pairwise([*starts, line.stop])]
@@ -223,28 +228,29 @@ _LARGEST = 1000.0
 _USUAL = 4.0, 40.0
 
 
-def measure(lines: Sequence[PageLine], text_page: Any) -> None:
-    """Note the style of each line that may be a heading, and the size of every fourth one; the first letter decides."""
+def measure_lines(lines: Sequence[PageLine], text_page: Any) -> None:
+    """Note the style of each line that may be a heading, and the size of every fourth line. The first letter decides."""
     for line in lines:
         line.heading = may_be_heading(line.text)
-    asked = [line for number, line in enumerate(lines) if line.heading or not number % _SAMPLED]
-    for line, size in zip(asked, sizes(text_page, [line.at for line in asked]), strict=True):
+    measured_lines = [line for number, line in enumerate(lines) if line.heading or not number % _SAMPLED]
+    for line, size in zip(measured_lines, sizes(text_page, [line.start for line in measured_lines]), strict=True):
         if not _USUAL[0] < size < _USUAL[1]:  # then the file writes with letters of 1 point, enlarged
-            size *= _enlarged(text_page, line.at)
+            size *= _letter_scale(text_page, line.start)
         line.size = round(2 * size) / 2 if 0 < size < _LARGEST else 0.0
-    headings = [line for line in asked if line.heading]
-    for line, name in zip(headings, fonts(text_page, [line.at for line in headings]), strict=True):
+    headings = [line for line in measured_lines if line.heading]
+    for line, name in zip(headings, fonts(text_page, [line.start for line in headings]), strict=True):
         line.bold = _is_bold(name)
 
 
-def _enlarged(text_page: Any, at: int) -> float:
+def _letter_scale(text_page: Any, number: int) -> float:
     matrix = raw.FS_MATRIX()
-    raw.FPDFText_GetMatrix(text_page.raw, at, byref(matrix))
+    raw.FPDFText_GetMatrix(text_page.raw, number, byref(matrix))
     return float(abs(matrix.a * matrix.d - matrix.b * matrix.c) ** 0.5)
 
 
 @lru_cache(maxsize=1_024)
 def _is_bold(font: bytes) -> bool:
+    # Cached: a document has few fonts and many lines.
     return bool(_BOLD.search(font))
 
 
@@ -254,97 +260,100 @@ _DEEPEST = 60
 Block = list[PageLine]
 
 
-def in_order(lines: Sequence[PageLine]) -> list[PageLine]:
-    """The lines as a person reads them.
+def order_lines(lines: Sequence[PageLine]) -> list[PageLine]:
+    """Return the lines in reading order.
 
     >>> head, low = PageLine("Head", Area(0, 0, 90, 10)), PageLine("Below", Area(0, 80, 90, 90))
-    >>> [line.text for line in in_order([low, head])]
+    >>> [line.text for line in order_lines([low, head])]
     ['Head', 'Below']
     """
-    upright = [line for line in lines if not line.vertical]
+    upright = [line for line in lines if not line.is_vertical]
+    # Most files draw in reading order; reordering those could only do harm.
     if not _goes_back(upright):
         return list(lines)
-    stamps = [line for line in lines if line.vertical]
-    head, body, foot = _furniture(upright)
+    stamps = [line for line in lines if line.is_vertical]
+    head, body, foot = _split_furniture(upright)
     if not _goes_back(body, to_left=True):
         return [*head, *body, *foot, *stamps]
-    return [line for block in _cut(_blocks(upright), _DEEPEST) for line in block] + stamps
+    return [line for block in _cut_blocks(_group_blocks(upright), _DEEPEST) for line in block] + stamps
 
 
-def _furniture(lines: Sequence[PageLine]) -> tuple[list[PageLine], list[PageLine], list[PageLine]]:
-    """The running head, the text, and the foot: rows at the top and the bottom, apart from all else by a row's height.
-    Files draw them at any time."""
+def _split_furniture(lines: Sequence[PageLine]) -> tuple[list[PageLine], list[PageLine], list[PageLine]]:
+    """Split off the running head and the foot: rows at the top and the bottom with a gap of a row's height. Files draw
+    them at any time."""
     rows: list[list[PageLine]] = []
-    reach = float("-inf")
+    row_bottom = float("-inf")
     for line in sorted(lines, key=lambda line: line.area.top):
-        if line.area.top >= reach:
+        if line.area.top >= row_bottom:
             rows.append([])
         rows[-1].append(line)
-        reach = max(reach, line.area.bottom)
-    areas = [Area.around(line.area for line in row) for row in rows]
-    gaps = [below.top - above.bottom for above, below in pairwise(areas)] or [0.0]
+        row_bottom = max(row_bottom, line.area.bottom)
+    areas = [Area.from_areas(line.area for line in row) for row in rows]
+    gaps = [lower.top - upper.bottom for upper, lower in pairwise(areas)] or [0.0]
     edges = (rows[0], gaps[0] >= areas[0].height), (rows[-1], gaps[-1] >= areas[-1].height)
     head, foot = (sorted(row, key=lambda line: line.area.left) if is_apart else [] for row, is_apart in edges)
-    apart = {id(line) for line in (*head, *foot)}
-    return head, [line for line in lines if id(line) not in apart], foot
+    furniture_ids = {id(line) for line in (*head, *foot)}
+    return head, [line for line in lines if id(line) not in furniture_ids], foot
 
 
 def _goes_back(lines: Sequence[PageLine], *, to_left: bool = False) -> bool:
-    """Whether a line stands above the one before it, in the same column, more than a note above a letter does.
-    `to_left`: also in a column to its left."""
+    """Return whether a line stands above the one before it, in the same column, by more than a note above a letter
+    does. `to_left`: also in a column to its left."""
     areas = [line.area for line in lines]
     return any(
-        there[3] < 3 * here[1] - 2 * here[3] and (here.beside(there) > 0.1 or (to_left and there[2] <= here[0]))
-        for here, there in pairwise(areas)
+        following[3] < 3 * area[1] - 2 * area[3]
+        and (area.horizontal_overlap(following) > 0.1 or (to_left and following[2] <= area[0]))
+        for area, following in pairwise(areas)
     )
 
 
-def _blocks(lines: Sequence[PageLine]) -> list[Block]:
-    """Lines that follow each other in the file, each close below the one before it or beside it, stay together."""
-    found: list[Block] = []
+def _group_blocks(lines: Sequence[PageLine]) -> list[Block]:
+    """Group lines that follow each other in the file, each close below the one before it or beside it."""
+    blocks: list[Block] = []
     for line in lines:
-        if found and _follows(found[-1][-1], line):
-            found[-1].append(line)
+        if blocks and _follows(blocks[-1][-1], line):
+            blocks[-1].append(line)
         else:
-            found.append([line])
-    return found
+            blocks.append([line])
+    return blocks
 
 
-def _follows(before: PageLine, after: PageLine) -> bool:
-    if before.table or after.table:
-        return before.table is after.table
-    here, there = before.area, after.area
-    height = max(min(here.height, there.height), 1.0)
-    if here.level(there) > 0.5:
-        return -height < there.left - here.right < 3 * height
-    return -0.5 * height <= there.top - here.bottom < 1.2 * height and here.beside(there) > 0.5
+def _follows(previous: PageLine, line: PageLine) -> bool:
+    if previous.table or line.table:
+        return previous.table is line.table
+    area, line_area = previous.area, line.area
+    height = max(min(area.height, line_area.height), 1.0)
+    if area.vertical_overlap(line_area) > 0.5:
+        return -height < line_area.left - area.right < 3 * height
+    return -0.5 * height <= line_area.top - area.bottom < 1.2 * height and area.horizontal_overlap(line_area) > 0.5
 
 
-def _cut(blocks: list[Block], depth: int) -> Iterator[Block]:
-    """Left of the first gutter before right of it; without a gutter above the widest gap before below it."""
+def _cut_blocks(blocks: list[Block], depth: int) -> Iterator[Block]:
+    """Order blocks: left of the first gutter before right of it; without a gutter, above the widest gap before below
+    it."""
     if len(blocks) < 2 or not depth:
         yield from sorted(blocks, key=lambda block: (block[0].area.top, block[0].area.left))
         return
-    areas = [Area.around(line.area for line in block) for block in blocks]
-    at = _gap([(area.left, area.right) for area in areas], _GUTTER)
+    areas = [Area.from_areas(line.area for line in block) for block in blocks]
+    gap_end = _widest_gap([(area.left, area.right) for area in areas], _GUTTER)
     sides = [area.left for area in areas]
-    if at is None:
-        at, sides = _gap([(area.top, area.bottom) for area in areas], 0.0), [area.top for area in areas]
-    if at is None:
-        yield from _cut(blocks, 0)
+    if gap_end is None:
+        gap_end, sides = _widest_gap([(area.top, area.bottom) for area in areas], 0.0), [area.top for area in areas]
+    if gap_end is None:
+        yield from _cut_blocks(blocks, 0)
         return
-    yield from _cut([block for block, side in zip(blocks, sides, strict=True) if side < at], depth - 1)
-    yield from _cut([block for block, side in zip(blocks, sides, strict=True) if side >= at], depth - 1)
+    yield from _cut_blocks([block for block, side in zip(blocks, sides, strict=True) if side < gap_end], depth - 1)
+    yield from _cut_blocks([block for block, side in zip(blocks, sides, strict=True) if side >= gap_end], depth - 1)
 
 
-def _gap(stretches: Sequence[tuple[float, float]], least: float) -> float | None:
-    """Where the widest gap between stretches ends, if it is wide enough."""
-    widest, found, end = least, None, float("-inf")
+def _widest_gap(stretches: Sequence[tuple[float, float]], minimum: float) -> float | None:
+    """Return where the widest gap between stretches ends, if it is wide enough."""
+    widest, gap_end, end = minimum, None, float("-inf")
     for start, stop in sorted(stretches):
         if start - end > widest and end > float("-inf"):
-            widest, found = start - end, start
+            widest, gap_end = start - end, start
         end = max(end, stop)
-    return found
+    return gap_end
 
 
 _PLACE = np.dtype([("start", "<i4"), ("end", "<i4"), ("page", "<i4"), ("sides", "<f4", 4)])
@@ -352,66 +361,71 @@ _PLACE = np.dtype([("start", "<i4"), ("end", "<i4"), ("page", "<i4"), ("sides", 
 
 
 @dataclass(frozen=True)
-class Written:
-    """The text of a page, and where each of its lines starts, ends and stands."""
+class PlacedText:
+    """Text of a page, and where each of its lines starts, ends and stands."""
 
     text: str
     places: Any
 
-    def after(self, changes: Sequence[Change]) -> "Written":
-        """The same after changes of the text."""
+    def apply(self, changes: Sequence[Change]) -> "PlacedText":
+        """Return the text and its places after changes."""
         if not changes:
             return self
         ends = np.array([end for _, end, _ in changes])
-        shifts = np.cumsum([0, *(len(instead) - (end - start) for start, end, instead in changes)])
+        shifts = np.cumsum([0, *(len(replacement) - (end - start) for start, end, replacement in changes)])
         places = self.places.copy()
         for side in ("start", "end"):
             places[side] += shifts[np.searchsorted(ends, places[side], "right")].astype("<i4")
-        return Written(changed(self.text, changes), places)
+        return PlacedText(apply_changes(self.text, changes), places)
 
 
-def moved(place: int, changes: Sequence[Change]) -> int:
-    """Where a place of a text is after changes."""
-    return place + sum(len(instead) - (end - start) for start, end, instead in changes if end <= place)
+def shift_place(place: int, changes: Sequence[Change]) -> int:
+    """Return the place in a text after changes."""
+    return place + sum(len(replacement) - (end - start) for start, end, replacement in changes if end <= place)
 
 
-def joined_lines(lines: Sequence[PageLine], number: int) -> Written:
-    """A page from its lines; a word that goes on in the next line keeps its mark. `number`: of the page, from 1."""
+def join_lines(lines: Sequence[PageLine], number: int) -> PlacedText:
+    """Write a page from its lines. A word that goes on in the next line keeps its mark. `number`: of the page, from 1."""
     sides = np.fromiter(chain.from_iterable(line.area for line in lines), "<f4").reshape(-1, 4)
     gaps = ["\n"] * (len(lines) - 1)
-    beside = (sides[1:, 1] <= sides[:-1, 3]) & (sides[1:, 0] >= sides[:-1, 0])  # few are, which saves time
+    may_join = (sides[1:, 1] <= sides[:-1, 3]) & (sides[1:, 0] >= sides[:-1, 0])  # few are, which saves time
     texts = [line.text for line in lines]
-    broken = [at for at, text in enumerate(texts) if text.endswith(HYPHEN)]
-    for at in {*beside.nonzero()[0].tolist(), *(at for at in broken if at < len(gaps))}:
-        gaps[at] = _gap_between(lines[at], lines[at + 1])
-    for at in broken:
-        if at >= len(gaps) or gaps[at] == "\n":
-            texts[at] = texts[at].rstrip(HYPHEN) + "-"
+    broken = [index for index, text in enumerate(texts) if text.endswith(HYPHEN)]
+    for index in {*may_join.nonzero()[0].tolist(), *(index for index in broken if index < len(gaps))}:
+        gaps[index] = _gap_between(lines[index], lines[index + 1])
+    for index in broken:
+        if index >= len(gaps) or gaps[index] == "\n":
+            texts[index] = texts[index].rstrip(HYPHEN) + "-"
     starts = list(accumulate((len(text) + len(gap) for text, gap in zip(texts, gaps, strict=False)), initial=0))
     places = np.empty(len(texts), _PLACE)
     places["start"], places["page"] = starts[: len(texts)], number
     places["end"] = places["start"] + [len(text.rstrip(HYPHEN)) for text in texts]
     places["sides"] = sides
-    return Written("".join(piece for pair in zip(texts, (*gaps, ""), strict=False) for piece in pair), places)
+    return PlacedText("".join(piece for pair in zip(texts, (*gaps, ""), strict=False) for piece in pair), places)
 
 
-def unplaced(lines: Sequence[PageLine]) -> Written:
-    """A page from the words of its lines, without the places where they stand."""
-    return Written("\n".join(line.text.rstrip(HYPHEN) for line in lines), np.empty(0, _PLACE))
+def join_unplaced(lines: Sequence[PageLine]) -> PlacedText:
+    """Write a page from the words of its lines, without their places."""
+    return PlacedText("\n".join(line.text.rstrip(HYPHEN) for line in lines), np.empty(0, _PLACE))
 
 
-def _gap_between(before: PageLine, after: PageLine) -> str:
-    """What stands between two lines: nothing where a word goes on, or where they are one line in two pieces."""
-    here, there = before.area, after.area
-    if before.table or after.table:
+def _gap_between(previous: PageLine, line: PageLine) -> str:
+    """Return what stands between two lines: nothing if a word goes on, or if they are one line in two pieces."""
+    area, line_area = previous.area, line.area
+    if previous.table or line.table:
         return "\n"
-    if before.broken:
-        near = here.top - here.height < there.top < here.bottom + 2 * here.height
-        return "" if near or after.text[0].islower() else "\n"
-    if there.top >= here.bottom or there.left <= here.left or here.level(there) <= 0.4 or after.vertical:
+    if previous.is_broken:
+        is_near = area.top - area.height < line_area.top < area.bottom + 2 * area.height
+        return "" if is_near or line.text[0].islower() else "\n"
+    if (
+        line_area.top >= area.bottom
+        or line_area.left <= area.left
+        or area.vertical_overlap(line_area) <= 0.4
+        or line.is_vertical
+    ):
         return "\n"
-    height = max(min(here.height, there.height), 1.0)
-    apart = there.left - here.right
-    if -height < apart < height:
-        return "" if apart < 0.15 * height else " "
+    height = max(min(area.height, line_area.height), 1.0)
+    distance = line_area.left - area.right
+    if -height < distance < height:
+        return "" if distance < 0.15 * height else " "
     return "\n"

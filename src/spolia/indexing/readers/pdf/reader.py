@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from spolia.errors import installed
+from spolia.errors import require_extra
 from spolia.indexing.readers.pictures.image import OCR, Ocr
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
@@ -12,7 +12,7 @@ from spolia.types import Value
 
 @dataclass(frozen=True)
 class PdfReader(Value):
-    """Reads PDF. Pages are joined by a line end; a word broken at the end of a line is put together again.
+    """Reader of PDF. Pages are joined by a line end; a word broken at the end of a line is put together again.
 
     The order of the text is the file's, which for columns is nearly always that in which they are read; a page on which
     it jumps back is put into order by its white space. Headings are those of the outline that stand on their page; else
@@ -36,24 +36,25 @@ class PdfReader(Value):
     version = 3
     media_type = "application/pdf"
     suffixes = (".pdf",)
-    apart = True
+    isolated = True
 
     def read(self, blob: Blob, /) -> Reading:
-        found: Reading = _machinery(blob).reading_of(self, blob)
-        return found
+        reading: Reading = _load_document_module(blob).reading_of(self, blob)
+        return reading
 
     def lacking(self) -> str:
-        """What is missing to read pages without text."""
+        """Return what is missing to read pages without text."""
         return self.ocr.lacking() if self.ocr else ""
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
-        """The attached files."""
-        yield from _machinery(blob).attached_to(blob, self.passwords)
+        """Yield the attached files."""
+        yield from _load_document_module(blob).attached_to(blob, self.passwords)
 
 
 @dataclass(frozen=True)
 class PageImage(Value):
-    """Draws a page of a PDF: its one part is a PNG. So a worker can do it that opens what others have sent.
+    """Container whose one part is the PNG of a page of a PDF. So the worker that opens what others have sent can draw
+    it.
 
     Args:
         page: from 1.
@@ -69,11 +70,11 @@ class PageImage(Value):
     suffixes = (".pdf",)
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
-        image = _machinery(blob).page_image(blob, self.passwords, self.page, self.dpi)
+        image = _load_document_module(blob).page_image(blob, self.passwords, self.page, self.dpi)
         yield Blob(f"{blob.uri}/page-{self.page}.png", image)
 
 
-def _machinery(blob: Blob) -> ModuleType:
-    with installed("pdf", "pypdfium2", f"Reading {blob.uri}"):
+def _load_document_module(blob: Blob) -> ModuleType:
+    with require_extra("pdf", "pypdfium2", f"Reading {blob.uri}"):
         from spolia.indexing.readers.pdf import document
     return document

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spolia.indexing.readers.pdf.drawings import NO_RULES, Drawn, merged
+from spolia.indexing.readers.pdf.drawings import NO_RULES, PageDrawings, merge_rules
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, begins, boxes, middle_value, steps
 from spolia.indexing.readers.pdf.lines import HYPHEN, NO_TEXT, PageLine
 from spolia.indexing.readers.unit_failures import Attempt
@@ -28,8 +28,8 @@ class Letters:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, which: Any) -> "Letters":
-        return Letters(self.numbers[which], self.sides[which])
+    def __getitem__(self, index: Any) -> "Letters":
+        return Letters(self.numbers[index], self.sides[index])
 
     @cached_property
     def middles(self) -> Any:
@@ -41,54 +41,54 @@ class Letters:
         """The smallest area around all."""
         return Area(*self.sides[:, :2].min(0).tolist(), *self.sides[:, 2:].max(0).tolist())
 
-    def within(self, area: Area) -> "Letters":
+    def select_within(self, area: Area) -> "Letters":
         """Return those whose middle lies in an area."""
         x, y = self.middles.T
         return self[(x >= area.left) & (x <= area.right) & (y >= area.top) & (y <= area.bottom)]
 
-    def turned(self, turn: int) -> "Letters":
-        """Letters of rotated text, as they stand for who reads them upright. `turn`: 1 for text that goes up the page,
-        -1 for text that goes down."""
+    def rotate(self, turn: int) -> "Letters":
+        """Return letters of rotated text as they stand for somebody who reads them upright. `turn`: 1 for text that
+        goes up the page, -1 for text that goes down."""
         if not turn:
             return self
         left, top, right, bottom = self.sides.T
-        return Letters(self.numbers, np.array(_turned_sides(left, top, right, bottom, turn)).T)
+        return Letters(self.numbers, np.array(_rotate_sides(left, top, right, bottom, turn)).T)
 
 
 NO_LETTERS = Letters(np.empty(0, np.intp), np.empty((0, 4)))
 
 
-def _turned_sides(left: Any, top: Any, right: Any, bottom: Any, turn: int) -> tuple[Any, Any, Any, Any]:
+def _rotate_sides(left: Any, top: Any, right: Any, bottom: Any, turn: int) -> tuple[Any, Any, Any, Any]:
     return (-bottom, left, -top, right) if turn > 0 else (top, -right, bottom, -left)
 
 
 def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], sheet: VisiblePage) -> Letters:
-    """The characters of some stretches of a page, in the order of the file. `stretches`: their first characters, and
-    the ends."""
+    """Return the characters of some stretches of a page, in the order of the file. `stretches`: their first characters,
+    and the ends."""
     numbers = [
-        at
+        number
         for start, end in stretches
-        for at, character in enumerate(text[start:end], start)
+        for number, character in enumerate(text[start:end], start)
         if character > " " and not character.isspace()
     ]
     if NO_TEXT.search(text):
-        numbers = [at for at in numbers if not NO_TEXT.match(text[at])]
+        numbers = [number for number in numbers if not NO_TEXT.match(text[number])]
     sides, nowhere = boxes(text_page, numbers)
-    return Letters(np.array(numbers, np.intp), sheet.shown(sides))[~nowhere]
+    return Letters(np.array(numbers, np.intp), sheet.shown_sides(sides))[~nowhere]
 
 
-def rows_of(letters: Letters) -> Any:
-    """The row of each letter, from 0 at the top: letters at one height; small ones join large ones."""
+def row_numbers(letters: Letters) -> Any:
+    """Return the row of each letter, from 0 at the top: letters at one height; small ones join large ones."""
     heights, middles = letters.sides[:, 3] - letters.sides[:, 1], letters.middles[:, 1]
     large = heights >= 0.8 * middle_value(heights)
     order = np.argsort(middles[large], kind="stable")
     sorted_middles = middles[large][order]
     reaches = (sorted_middles + 0.45 * np.minimum(heights[large][order], 20.0)).tolist()
     sorted_middles = sorted_middles.tolist()
-    starts, at = list[float](), 0
-    while at < len(sorted_middles):
-        starts.append(sorted_middles[at])
-        at = bisect_right(sorted_middles, reaches[at])
+    starts, index = list[float](), 0
+    while index < len(sorted_middles):
+        starts.append(sorted_middles[index])
+        index = bisect_right(sorted_middles, reaches[index])
     tops = np.array(starts)
     nearest = np.searchsorted((tops[1:] + tops[:-1]) / 2, middles)
     return np.where(large, np.searchsorted(tops, middles, "right") - 1, nearest)
@@ -98,14 +98,14 @@ _PHRASE, _WORD = 0.42, 0.15
 """Blanks that part phrases and words, in heights of a letter."""
 
 
-def _begins(sides: Any, groups: Any, blank: float) -> Any:
+def _find_begins(sides: Any, groups: Any, blank: float) -> Any:
     """Find which letters begin a word or a phrase. `groups`: of letters next to each other, as the row of each."""
     gaps = sides[1:, 0] - sides[:-1, 2]
-    least = np.maximum(1.0, blank * np.maximum(4.0, sides[1:, 3] - sides[1:, 1]))
-    return begins((groups[1:] != groups[:-1]) | (gaps > least))
+    minimum_gap = np.maximum(1.0, blank * np.maximum(4.0, sides[1:, 3] - sides[1:, 1]))
+    return begins((groups[1:] != groups[:-1]) | (gaps > minimum_gap))
 
 
-def written(numbers: Any, text: str) -> str:
+def write_letters(numbers: Any, text: str) -> str:
     """Write what letters say, in the order of the file, with a blank where the file has one or goes on elsewhere.
     `numbers`: theirs, rising."""
     first, last = int(numbers[0]), int(numbers[-1])
@@ -114,13 +114,15 @@ def written(numbers: Any, text: str) -> str:
     breaks = (steps(numbers) > 1).nonzero()[0] + 1
     starts, ends = numbers[[0, *breaks]].tolist(), (numbers[[*(breaks - 1), -1]] + 1).tolist()
     pieces = [text[starts[0] : ends[0]]]
-    for before, start, end in zip(ends, starts[1:], ends[1:], strict=False):
-        apart = text[before - 1] != HYPHEN and (start - before > 2 or text[before:start].isspace())
-        pieces.append((" " if apart else "") + text[start:end])
+    for previous_end, start, end in zip(ends, starts[1:], ends[1:], strict=False):
+        has_blank = text[previous_end - 1] != HYPHEN and (
+            start - previous_end > 2 or text[previous_end:start].isspace()
+        )
+        pieces.append((" " if has_blank else "") + text[start:end])
     return "".join(pieces)
 
 
-_REACH = 4.0
+_TOUCH_TOLERANCE = 4.0
 """Points between rules that are meant to touch."""
 _NEAREST = 3.0
 _MOST_RULES = 400
@@ -128,91 +130,91 @@ _MOST_RULES = 400
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Rules that belong together: n × 3. Without those that go down, columns have to be found in the text."""
+    """Rules that belong together: n × 3. Without vertical ones, columns have to be found in the text."""
 
-    across: Any
-    down: Any
+    horizontal: Any
+    vertical: Any
 
     @cached_property
     def area(self) -> Area:
-        """All of it."""
-        left = min(self.across[:, 1].min(), self.down[:, 0].min(initial=np.inf))
-        top = min(self.across[:, 0].min(), self.down[:, 1].min(initial=np.inf))
-        right = max(self.across[:, 2].max(), self.down[:, 0].max(initial=-np.inf))
-        bottom = max(self.across[:, 0].max(), self.down[:, 2].max(initial=-np.inf))
+        """Return the area of all rules."""
+        left = min(self.horizontal[:, 1].min(), self.vertical[:, 0].min(initial=np.inf))
+        top = min(self.horizontal[:, 0].min(), self.vertical[:, 1].min(initial=np.inf))
+        right = max(self.horizontal[:, 2].max(), self.vertical[:, 0].max(initial=-np.inf))
+        bottom = max(self.horizontal[:, 0].max(), self.vertical[:, 2].max(initial=-np.inf))
         return Area(float(left), float(top), float(right), float(bottom))
 
     @cached_property
     def heights(self) -> list[float]:
-        """Where rows begin and end."""
-        return _apart([self.area.top, *self.across[:, 0].tolist(), self.area.bottom])
+        """Return where rows begin and end."""
+        return _merge_places([self.area.top, *self.horizontal[:, 0].tolist(), self.area.bottom])
 
     @cached_property
     def sides(self) -> list[float]:
-        """Where columns begin and end."""
-        return _apart([self.area.left, *self.down[:, 0].tolist(), self.area.right])
+        """Return where columns begin and end."""
+        return _merge_places([self.area.left, *self.vertical[:, 0].tolist(), self.area.right])
 
-    def turned(self, turn: int) -> "Grid":
-        """Rules around rotated text, as they stand for who reads it upright."""
-        return Grid(_turned_rules(self.down, turn), _turned_rules(self.across, -turn)) if turn else self
+    def rotate(self, turn: int) -> "Grid":
+        """Return rules around rotated text as they stand for somebody who reads it upright."""
+        return Grid(_rotate_rules(self.vertical, turn), _rotate_rules(self.horizontal, -turn)) if turn else self
 
 
-def _turned_rules(rules: Any, sign: int) -> Any:
+def _rotate_rules(rules: Any, sign: int) -> Any:
     return np.column_stack([sign * rules[:, 0], np.sort(-sign * rules[:, 1:], 1)])
 
 
-def _apart(places: Sequence[float]) -> list[float]:
-    found: list[float] = []
+def _merge_places(places: Sequence[float]) -> list[float]:
+    merged_places: list[float] = []
     for place in sorted(places):
-        if not found or place - found[-1] > _NEAREST:
-            found.append(place)
-    return found
+        if not merged_places or place - merged_places[-1] > _NEAREST:
+            merged_places.append(place)
+    return merged_places
 
 
-def grids_of(drawn: Drawn) -> Iterator[Grid]:
-    """What may be tables: rules that cross, and sets of three or more of the same length above each other."""
-    if len(drawn.across) < 2:
+def grids_of(drawings: PageDrawings) -> Iterator[Grid]:
+    """Yield what may be tables: rules that cross, and sets of three or more of the same length above each other."""
+    if len(drawings.horizontal) < 2:
         return
-    across, down = merged(drawn.across), merged(drawn.down)
-    if len(across) + len(down) > _MOST_RULES:
+    horizontal, vertical = merge_rules(drawings.horizontal), merge_rules(drawings.vertical)
+    if len(horizontal) + len(vertical) > _MOST_RULES:
         return
-    flat, steep = _crossing(across, down)
-    single = np.ones(len(across), bool)
+    flat, steep = _group_crossing(horizontal, vertical)
+    single = np.ones(len(horizontal), bool)
     for group in sorted({*steep.tolist()} - {-1}):
-        own = flat == group
-        if own.sum() > 1:
-            single &= ~own
-            yield Grid(across[own], down[steep == group])
-    yield from _stacked(across[single])
+        is_member = flat == group
+        if is_member.sum() > 1:
+            single &= ~is_member
+            yield Grid(horizontal[is_member], vertical[steep == group])
+    yield from _group_stacked(horizontal[single])
 
 
-def _crossing(across: Any, down: Any) -> tuple[Any, Any]:
-    """The group of each rule across, and of each that goes down: of rules that touch each other, directly or through
-    others. It has the number of its last rule across; -1 for what touches none."""
-    at, start, end = across.T[:, :, None]
-    touching = (start - _REACH <= down[:, 0]) & (down[:, 0] <= end + _REACH)
-    touching &= (down[:, 1] - _REACH <= at) & (at <= down[:, 2] + _REACH)
-    flat = np.arange(len(across))
+def _group_crossing(horizontal: Any, vertical: Any) -> tuple[Any, Any]:
+    """Return the group of each horizontal and each vertical rule: of rules that touch each other, directly or through
+    others. It has the number of its last horizontal rule; -1 for a rule that touches none."""
+    height, start, end = horizontal.T[:, :, None]
+    touching = (start - _TOUCH_TOLERANCE <= vertical[:, 0]) & (vertical[:, 0] <= end + _TOUCH_TOLERANCE)
+    touching &= (vertical[:, 1] - _TOUCH_TOLERANCE <= height) & (height <= vertical[:, 2] + _TOUCH_TOLERANCE)
+    flat = np.arange(len(horizontal))
     while True:
         steep = np.where(touching, flat[:, None], -1).max(0, initial=-1)
-        joined = np.maximum(flat, np.where(touching, steep, -1).max(1, initial=-1))
-        if (joined == flat).all():
+        joined_groups = np.maximum(flat, np.where(touching, steep, -1).max(1, initial=-1))
+        if (joined_groups == flat).all():
             return flat, steep
-        flat = joined
+        flat = joined_groups
 
 
-def _stacked(across: Any) -> Iterator[Grid]:
-    """Rules of the same length, each below the one before it."""
-    while len(across) > 2:
-        same = (abs(across[:, 1:] - across[0, 1:]) < _NEAREST).all(1)
-        if same.sum() > 2:
-            yield Grid(across[same], NO_RULES)
-        across = across[~same]
+def _group_stacked(horizontal: Any) -> Iterator[Grid]:
+    """Yield rules of the same length, each below the one before it."""
+    while len(horizontal) > 2:
+        is_same = (abs(horizontal[:, 1:] - horizontal[0, 1:]) < _NEAREST).all(1)
+        if is_same.sum() > 2:
+            yield Grid(horizontal[is_same], NO_RULES)
+        horizontal = horizontal[~is_same]
 
 
 _GAP = 5.0
 """Points between columns that no rule parts."""
-_FILLED = 0.9
+_FILLED_SHARE = 0.9
 """Share of its column that a wrapped line can take."""
 _BLANK = 3.0
 
@@ -231,7 +233,7 @@ class CellLine(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CellGrid:
-    """The rules around a possible table, and the letters between them: line by line, each from left to right."""
+    """Rules around a possible table, and the letters between them: line by line, each from left to right."""
 
     grid: Grid
     letters: Letters
@@ -239,51 +241,52 @@ class CellGrid:
     """The line of each letter."""
 
     @classmethod
-    def around(cls, letters: Letters, grid: Grid) -> "CellGrid":
-        lines = rows_of(letters)
+    def from_letters(cls, letters: Letters, grid: Grid) -> "CellGrid":
+        lines = row_numbers(letters)
         order = np.lexsort((letters.sides[:, 0], lines))
         return cls(grid, letters[order], lines[order])
 
     @property
-    def ruled(self) -> bool:
-        """Whether rules part the columns."""
+    def is_ruled(self) -> bool:
+        """Return whether rules separate the columns."""
         return len(self.grid.sides) > 2
 
     @cached_property
     def phrases(self) -> Any:
-        """Whether each letter begins what stands together."""
-        return _begins(self.letters.sides, self.lines, _PHRASE)
+        """Return whether each letter begins a phrase."""
+        return _find_begins(self.letters.sides, self.lines, _PHRASE)
 
     @cached_property
     def sides(self) -> list[float]:
-        """Where columns begin and end: rules, else white space that nearly all lines leave, parted at its freest."""
-        if self.ruled:
+        """Return where columns begin and end: rules, else white space that nearly all lines leave, split where it is
+        freest."""
+        if self.is_ruled:
             return self.grid.sides
         starts = self.letters.sides[self.phrases, 0]
         ends = self.letters.sides[np.concatenate([self.phrases[1:], [True]]), 2]
         places, turns = np.concatenate([starts, ends]), np.repeat([1, -1], len(starts))
         order = np.lexsort((turns, places))
-        most = (int(self.lines[-1]) + 1) // 3
-        found = [self.grid.area.left]
+        most_crossing = (int(self.lines[-1]) + 1) // 3
+        sides = [self.grid.area.left]
         free: list[tuple[int, float, float]] = []  # how many cross it, its width below 0, its middle
         edges = zip(np.cumsum(turns[order]).tolist(), pairwise(places[order].tolist()), strict=False)
         for depth, (place, following) in edges:
-            if depth <= most:
+            if depth <= most_crossing:
                 free.append((depth, place - following, (place + following) / 2))
                 continue
-            if -sum(width for _, width, _ in free) >= _GAP and free[0][2] > found[0]:
-                found.append(min(free)[2])
+            if -sum(width for _, width, _ in free) >= _GAP and free[0][2] > sides[0]:
+                sides.append(min(free)[2])
             free = []
-        return [*found, self.grid.area.right]
+        return [*sides, self.grid.area.right]
 
     @cached_property
     def homes(self) -> Any:
-        """For each cell, band by band, the number of the one at the upper left of those that no rule parts from it."""
+        """Return for each cell, band by band, the number of the upper left one of those that no rule separates from it."""
         bands, columns = len(self.grid.heights) - 1, len(self.sides) - 1
         homes = np.arange(bands * columns).reshape(bands, columns)
-        if self.ruled:
-            to_left = ~_parted(self.grid.down, self.sides[:-1], self.grid.heights).T
-            to_top = ~_parted(self.grid.across, self.grid.heights[:-1], self.sides)
+        if self.is_ruled:
+            to_left = ~_find_separators(self.grid.vertical, self.sides[:-1], self.grid.heights).T
+            to_top = ~_find_separators(self.grid.horizontal, self.grid.heights[:-1], self.sides)
             to_left[:, 0] = to_top[0] = False
             for band, column in np.argwhere(to_left | to_top).tolist():
                 neighbour = (band, column - 1) if to_left[band, column] else (band - 1, column)
@@ -292,44 +295,44 @@ class CellGrid:
 
     @cached_property
     def cells(self) -> Any:
-        """The number of the cell of each letter. Where no rules part the columns, what stands together stays so."""
+        """Return the number of the cell of each letter. Without rules between the columns, phrases stay together."""
         x, y = self.letters.middles.T
-        cells = self.homes[_between(y, self.grid.heights), _between(x, self.sides)]
-        return cells if self.ruled else cells[self.phrases][np.cumsum(self.phrases) - 1]
+        cells = self.homes[_interval_numbers(y, self.grid.heights), _interval_numbers(x, self.sides)]
+        return cells if self.is_ruled else cells[self.phrases][np.cumsum(self.phrases) - 1]
 
-    def straightened(self, turns: Mapping[int, int]) -> Letters:
+    def straighten(self, turns: Mapping[int, int]) -> Letters:
         """Return the letters, those of cells whose text is rotated as if it were not, within their cells. `turns`: of
         such cells, by the number of one of their letters."""
         sides = self.letters.sides.copy()
         for number, turn in turns.items():
             cell = self.cells[self.letters.numbers == number][0]
             band, column = divmod(int(cell), len(self.sides) - 1)
-            own = self.cells == cell
-            turned = self.letters[own].turned(max(-1, min(1, turn))).sides
+            is_own = self.cells == cell
+            turned = self.letters[is_own].rotate(max(-1, min(1, turn))).sides
             low, high = turned[:, :2].min(0), turned[:, 2:].max(0)
             left, top = self.sides[column], self.grid.heights[band]
             room = np.array([self.sides[column + 1] - left, self.grid.heights[band + 1] - top])
             scale = min(1.0, float((0.9 * room / np.maximum(high - low, 1.0)).min()))
-            shown = np.array([left, top]) + (room - scale * (high - low)) / 2
-            sides[own] = scale * (turned - np.tile(low, 2)) + np.tile(shown, 2)
+            corner = np.array([left, top]) + (room - scale * (high - low)) / 2
+            sides[is_own] = scale * (turned - np.tile(low, 2)) + np.tile(corner, 2)
         numbers = np.argsort(self.letters.numbers)
         return Letters(self.letters.numbers[numbers], sides[numbers])
 
     @property
-    def crossed(self) -> int:
-        """How many lines have a word through a rule that parts columns."""
-        inside_word = ~_begins(self.letters.sides, self.lines, _WORD)[1:]
-        return len(np.unique(self.lines[1:][inside_word & (steps(self.cells) != 0)])) if self.ruled else 0
+    def crossing_lines(self) -> int:
+        """Return how many lines have a word through a rule that separates columns."""
+        inside_word = ~_find_begins(self.letters.sides, self.lines, _WORD)[1:]
+        return len(np.unique(self.lines[1:][inside_word & (steps(self.cells) != 0)])) if self.is_ruled else 0
 
-    def rows(self) -> tuple[Any, Any]:
-        """The row and the column of each letter; between two rules there may be several rows."""
+    def number_rows(self) -> tuple[Any, Any]:
+        """Return the row and the column of each letter. Between two rules there may be several rows."""
         band, column = np.divmod(self.cells, len(self.sides) - 1)
         order = np.lexsort((column, self.lines, band))
         keys = np.array([band, self.lines, column])[:, order]
         firsts = begins((keys[:, 1:] != keys[:, :-1]).any(0))
         number, starts = np.cumsum(firsts) - 1, firsts.nonzero()[0]
         sides = self.letters.sides[order]
-        words = np.concatenate([_begins(sides, number, _WORD).nonzero()[0], [len(order)]])
+        words = np.concatenate([_find_begins(sides, number, _WORD).nonzero()[0], [len(order)]])
         ends = np.concatenate([starts[1:], [len(order)]]), words[np.searchsorted(words, starts, "right")]
         widths = (sides[end - 1, 2] - sides[starts, 0] for end in ends)
         tall = np.zeros(self.homes.size, bool)
@@ -341,44 +344,45 @@ class CellGrid:
         return rows, column
 
     def _row_numbers(self, pieces: Iterable[CellLine]) -> Iterator[int]:
-        """The row of each piece: a line begins one if in one of its columns its first word had fitted above."""
+        """Yield the row of each piece. A line begins a row if, in one of its columns, its first word had fitted above."""
         row = -1
         for _, group in groupby(pieces, attrgetter("band")):
             band = list(group)
             row += 1
-            top, above = row, dict[int, float]()
+            top, widths_above = row, dict[int, float]()
             columns = len({piece.column for piece in band})
-            least = max(2.0, columns / 2) if self.ruled else 1.0
+            minimum_cells = max(2.0, columns / 2) if self.is_ruled else 1.0
             for _, line in groupby(band, attrgetter("line")):
                 pieces = list(line)
                 cells = [piece for piece in pieces if not piece.tall]
-                if above and len(cells) >= least and self._begins_row(cells, above, columns):
+                if widths_above and len(cells) >= minimum_cells and self._begins_row(cells, widths_above, columns):
                     row += 1
-                    above = {}
-                above |= {piece.column: piece.width for piece in cells}
+                    widths_above = {}
+                widths_above |= {piece.column: piece.width for piece in cells}
                 yield from (top if piece.tall else row for piece in pieces)
 
-    def _begins_row(self, cells: Sequence[CellLine], above: dict[int, float], columns: int) -> bool:
-        """Whether a line is a row of its own, not the rest of wrapped cells. `above`: the width of the line before it
-        in each column. `columns`: how many have letters."""
+    def _begins_row(self, cells: Sequence[CellLine], widths_above: dict[int, float], columns: int) -> bool:
+        """Return whether a line is a row of its own, not the rest of wrapped cells. `widths_above`: the width of the
+        line before it in each column. `columns`: how many have letters."""
         fits = [
-            above[cell.column] + _BLANK + cell.word < _FILLED * (self.sides[cell.column + 1] - self.sides[cell.column])
+            widths_above[cell.column] + _BLANK + cell.word
+            < _FILLED_SHARE * (self.sides[cell.column + 1] - self.sides[cell.column])
             for cell in cells
-            if cell.column in above
+            if cell.column in widths_above
         ]
         return not fits or any(fits) or len(cells) > max(2, columns // 2 + 1)
 
 
-def _parted(rules: Any, places: Sequence[float], limits: Sequence[float]) -> Any:
+def _find_separators(rules: Any, places: Sequence[float], limits: Sequence[float]) -> Any:
     """Find whether a rule at each place parts what is on both sides of it, for each stretch between two limits."""
-    at, start, end = rules.T[:, :, None]
+    place, start, end = rules.T[:, :, None]
     low, high = np.array(limits[:-1]), np.array(limits[1:])
-    near = abs(at - np.array(places)) < _NEAREST
-    return near.T @ (np.minimum(end, high) - np.maximum(start, low) > 0.5 * (high - low))
+    is_near = abs(place - np.array(places)) < _NEAREST
+    return is_near.T @ (np.minimum(end, high) - np.maximum(start, low) > 0.5 * (high - low))
 
 
-def _between(places: Any, limits: Sequence[float]) -> Any:
-    """Between which limits each place lies, from 0."""
+def _interval_numbers(places: Any, limits: Sequence[float]) -> Any:
+    """Return between which limits each place lies, from 0."""
     return np.clip(np.searchsorted(limits, places, "right") - 1, 0, len(limits) - 2)
 
 
@@ -393,26 +397,30 @@ _MOST_LINES = 12
 
 
 def caption_of(area: Area, kind: str, lines: Sequence[PageLine]) -> Sequence[PageLine]:
-    """The lines of the nearest caption above or below a region, if any. `kind`: `image` or `table`.
-    `lines`: of the page, in the order in which they are read."""
-    found = [
+    """Return the lines of the nearest caption above or below a region, if any. `kind`: `image` or `table`. `lines`: of
+    the page, in the order in which they are read."""
+    candidates = [
         (distance, number)
         for number, line in enumerate(lines)
-        if line.table is None and _BEGINS[kind].match(line.text) and area.beside(line.area) > 0.3
+        if line.table is None and _BEGINS[kind].match(line.text) and area.horizontal_overlap(line.area) > 0.3
         if (distance := max(line.area.top - area.bottom, area.top - line.area.bottom)) < _FARTHEST
     ]
-    return list(_paragraph(lines, min(found)[1])) if found else ()
+    return list(_caption_lines(lines, min(candidates)[1])) if candidates else ()
 
 
-def _paragraph(lines: Sequence[PageLine], first: int) -> Iterator[PageLine]:
-    """A line and those that go on close below it."""
+def _caption_lines(lines: Sequence[PageLine], first: int) -> Iterator[PageLine]:
+    """Yield a line and the lines that go on close below it."""
     yield lines[first]
-    for before, line in zip(lines[first:], lines[first + 1 : first + _MOST_LINES], strict=False):
-        there, height = line.area, max(before.area.height, 1.0)
-        close = before.area.level(there) > 0.4 or there.top - before.area.bottom < 0.6 * height
-        if line.table or not close or (before.area.beside(there) < 0.3 and before.area.level(there) <= 0.4):
+    for previous, line in zip(lines[first:], lines[first + 1 : first + _MOST_LINES], strict=False):
+        area, height = line.area, max(previous.area.height, 1.0)
+        is_close = previous.area.vertical_overlap(area) > 0.4 or area.top - previous.area.bottom < 0.6 * height
+        if (
+            line.table
+            or not is_close
+            or (previous.area.horizontal_overlap(area) < 0.3 and previous.area.vertical_overlap(area) <= 0.4)
+        ):
             return
-        if there.top < before.area.top - height or any(begins.match(line.text) for begins in _BEGINS.values()):
+        if area.top < previous.area.top - height or any(begins.match(line.text) for begins in _BEGINS.values()):
             return
         yield line
 
@@ -426,7 +434,7 @@ _LEAST_LETTERS = 4
 
 @dataclass(frozen=True, eq=False)
 class PageTable:
-    """A table on a page; every row has the same number of cells, and `letters` are the numbers of its characters."""
+    """Table on a page. Every row has the same number of cells, and `letters` are the numbers of its characters."""
 
     rows: tuple[tuple[str, ...], ...]
     areas: tuple[Area, ...]
@@ -434,60 +442,66 @@ class PageTable:
 
     @property
     def area(self) -> Area:
-        """All of it."""
-        return Area.around(self.areas)
+        """Return the area of all rows."""
+        return Area.from_areas(self.areas)
 
 
 def tables_of(grids: Iterable[Grid], letters: Letters, text: str, attempt: Attempt) -> list[PageTable]:
-    """The tables of a page, none within another."""
-    found: list[PageTable] = []
+    """Return the tables of a page, none within another."""
+    page_tables: list[PageTable] = []
     for grid in grids:
         table: PageTable | None = attempt("table", partial(table_of, grid, letters, text), None)
-        if table and not any(np.isin(table.letters, other.letters).any() for other in found):
-            found.append(table)
-    return found
+        if table and not any(np.isin(table.letters, page_table.letters).any() for page_table in page_tables):
+            page_tables.append(table)
+    return page_tables
 
 
 def table_of(grid: Grid, letters: Letters, text: str) -> PageTable | None:
-    """The table in a grid, or None."""
-    inside = letters.within(grid.area)
-    if len(inside) < _LEAST_LETTERS:
+    """Return the table in a grid, or None."""
+    inner_letters = letters.select_within(grid.area)
+    if len(inner_letters) < _LEAST_LETTERS:
         return None
-    turn, turns = _turns_of(grid, inside) if len(grid.down) else (0, {})
-    frame = CellGrid.around(inside.turned(turn), grid.turned(turn))
+    turn, turns = _turns_of(grid, inner_letters) if len(grid.vertical) else (0, {})
+    frame = CellGrid.from_letters(inner_letters.rotate(turn), grid.rotate(turn))
     if turns:
-        frame = CellGrid.around(frame.straightened(turns), frame.grid)
+        frame = CellGrid.from_letters(frame.straighten(turns), frame.grid)
     heights, count = frame.grid.heights, frame.lines[-1] + 1
-    if count < (2 if frame.ruled and len(heights) > 2 else 3) or len(heights) < 2:
+    if count < (2 if frame.is_ruled and len(heights) > 2 else 3) or len(heights) < 2:
         return None
     sides = frame.sides
-    least = 3 if frame.ruled or not len(grid.down) else 4  # shaded lines of a listing have two: their numbers, and code
-    if not least <= len(sides) <= _MOST_CELLS // len(heights) or frame.crossed * 4 > count:
+    minimum_sides = (
+        3 if frame.is_ruled or not len(grid.vertical) else 4
+    )  # shaded lines of a listing have two: their numbers, and code
+    if not minimum_sides <= len(sides) <= _MOST_CELLS // len(heights) or frame.crossing_lines * 4 > count:
         return None
-    rows, columns = frame.rows()
+    rows, columns = frame.number_rows()
     filled = np.zeros((rows.max() + 1, len(sides) - 1), bool)
     filled[rows, columns] = True
     full = (filled.sum(1) > 1).nonzero()[0]
     if len(full) < 2:
         return None
-    own = (rows >= full[0]) & (rows <= full[-1])  # not a frame around, a line of notes
-    (_, rows), (_, columns) = (np.unique(each[own], return_inverse=True) for each in (rows, columns))
-    cells = _written_cells(rows, columns, frame.letters.numbers[own], text)
-    parted = frame.ruled and len(heights) > len(cells)  # by rules, row by row
+    is_kept = (rows >= full[0]) & (rows <= full[-1])  # not a frame around, a line of notes
+    (_, rows), (_, columns) = (
+        np.unique(numbers_along[is_kept], return_inverse=True) for numbers_along in (rows, columns)
+    )
+    cells = _write_cells(rows, columns, frame.letters.numbers[is_kept], text)
+    parted = frame.is_ruled and len(heights) > len(cells)  # by rules, row by row
     if not _is_table(cells, parted=parted):
         return None
-    numbers = frame.letters.numbers[own]
-    shown = inside[np.searchsorted(inside.numbers, numbers)]  # where they stand on the page, straightened or not
-    areas = [shown[rows == row].area for row in range(len(cells))]
+    numbers = frame.letters.numbers[is_kept]
+    shown_letters = inner_letters[
+        np.searchsorted(inner_letters.numbers, numbers)
+    ]  # where they stand on the page, straightened or not
+    areas = [shown_letters[rows == row].area for row in range(len(cells))]
     return PageTable(cells, tuple(areas), np.sort(numbers))
 
 
 def _turns_of(grid: Grid, letters: Letters) -> tuple[int, dict[int, int]]:
     """Return how letters follow each other in most cells (0: along a line, 1: upwards, -1: downwards), and how in each
     cell that differs, by the number of one of its letters. Cells of one letter say nothing."""
-    along, down = map(steps, letters.middles.T)
+    steps_along, down = map(steps, letters.middles.T)
     next_letters = steps(letters.numbers) == 1
-    steep = (abs(down) > abs(along)) & next_letters
+    steep = (abs(down) > abs(steps_along)) & next_letters
     if not steep.any():
         return 0, {}
     cells = CellGrid(grid, letters, np.zeros(len(letters))).cells
@@ -496,24 +510,27 @@ def _turns_of(grid: Grid, letters: Letters) -> tuple[int, dict[int, int]]:
     count, steep_count = np.bincount(cell, follows), np.bincount(cell, follows & steep)
     rise = -np.bincount(cell, down * (follows & steep))
     turns = np.where(steep_count * 2 > count, np.sign(rise), 0).astype(int)
-    (told,) = count.nonzero()
-    if not len(told):
+    (known_cells,) = count.nonzero()
+    if not len(known_cells):
         return 0, {}
-    values, counts = np.unique(turns[told], return_counts=True)
+    values, counts = np.unique(turns[known_cells], return_counts=True)
     turn = int(values[counts.argmax()])
-    numbers = {cell: int(letters.numbers[cells.tolist().index(cell)]) for cell in told[turns[told] != turn].tolist()}
+    numbers = {
+        cell: int(letters.numbers[cells.tolist().index(cell)])
+        for cell in known_cells[turns[known_cells] != turn].tolist()
+    }
     return turn, {number: int(turns[cell]) - turn for cell, number in numbers.items()}
 
 
-def _written_cells(rows: Any, columns: Any, numbers: Any, text: str) -> tuple[tuple[str, ...], ...]:
-    """The words of each cell. `rows`, `columns`, `numbers`: of its letters."""
+def _write_cells(rows: Any, columns: Any, numbers: Any, text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the words of each cell. `rows`, `columns`, `numbers`: of its letters."""
     cells = [[""] * (columns.max() + 1) for _ in range(rows.max() + 1)]
     order = np.lexsort((numbers, columns, rows))
     rows, columns, numbers = rows[order], columns[order], numbers[order]
     starts = begins((steps(rows) != 0) | (steps(columns) != 0)).nonzero()[0]
     places = zip(rows[starts].tolist(), columns[starts].tolist(), pairwise([*starts.tolist(), len(order)]), strict=True)
     for row, column, (start, stop) in places:
-        cells[row][column] = written(numbers[start:stop], text)
+        cells[row][column] = write_letters(numbers[start:stop], text)
     return tuple(map(tuple, cells))
 
 

@@ -1,1 +1,1 @@
-"""Pictures: their letters, recognised, and their bytes."""
+"""Readers of pictures: recognised text, descriptions and bytes."""

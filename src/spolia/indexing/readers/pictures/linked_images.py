@@ -1,4 +1,4 @@
-"""Pictures that a page names: written into it as a `data:` address, or standing in the same package."""
+"""Pictures that a page names: embedded as a `data:` address, or files in the same package."""
 
 import base64
 import binascii
@@ -10,68 +10,69 @@ from spolia.indexing.readers.reader import Blob
 from spolia.types import Region
 
 _DATA = re.compile(r"\s*data:image/(png|jpeg|jpg|gif|webp|bmp|tiff)\s*(?:;[^,;]{0,100}?)*?(;base64)?,", re.IGNORECASE)
-_LEAST = 72
+_SMALLEST_PICTURE = 72
 """Bytes; a picture of fewer is a dot that holds the place of another one."""
 
 
-_BESIDE = re.compile(r"(?![a-zA-Z][a-zA-Z0-9+.-]*:)[^/\\?#\s][^\x00-\x1f]{0,1000}")
+_RELATIVE_NAME = re.compile(r"(?![a-zA-Z][a-zA-Z0-9+.-]*:)[^/\\?#\s][^\x00-\x1f]{0,1000}")
 """A name without a scheme, which does not begin at a root."""
-LEAST_CAPTION = 12
+MINIMUM_CAPTION = 12
 """Characters of a caption, at least, for a picture to be found by it; shorter ones are signs and logos."""
 
 
-class Linked:
-    """The pictures of one document, by what it calls them.
+class LinkedPictures:
+    """Pictures of one document, by the names that it uses.
 
     Args:
-        inside: gives the bytes of what its package has under a name; None for nothing. What is outside is not fetched.
+        read_member: gives the bytes of what its package has under a name; None for nothing. What is outside is not fetched.
 
-    >>> pictures = Linked("a.html", lambda name: b"GIF8" * 50 if name == "a.gif" else None)
-    >>> [bool(pictures.named(name)) for name in ("a.gif", "https://example.org/b.gif")], pictures.elsewhere
+    >>> pictures = LinkedPictures("a.html", lambda name: b"GIF8" * 50 if name == "a.gif" else None)
+    >>> [bool(pictures.resolve(name)) for name in ("a.gif", "https://example.org/b.gif")], pictures.missing_count
     ([True, False], 1)
     """
 
-    def __init__(self, uri: str, inside: Callable[[str], bytes | None] = lambda name: None) -> None:
-        self.uri, self.inside = uri, inside
+    def __init__(self, uri: str, read_member: Callable[[str], bytes | None] = lambda name: None) -> None:
+        self.uri, self.read_member = uri, read_member
         self.images: dict[str, Blob] = {}
-        self.elsewhere = 0
+        self.missing_count = 0
 
-    def named(self, name: str) -> str:
-        """The hash of the picture of this name; empty if unknown."""
-        written = _DATA.match(name)
-        data = _written(name, written) if written else self.inside(name)
+    def resolve(self, name: str) -> str:
+        """Return the hash of the picture of this name; empty if unknown."""
+        data_address = _DATA.match(name)
+        data = _decode_data_address(name, data_address) if data_address else self.read_member(name)
         if data is None:
-            self.elsewhere += 1
-        if not data or len(data) < _LEAST:
+            self.missing_count += 1
+        if not data or len(data) < _SMALLEST_PICTURE:
             return ""
-        last = f"{len(self.images) + 1}.{written[1].lower()}" if written else name
-        image = Blob(f"{self.uri}/{last}", data)
+        file_name = f"{len(self.images) + 1}.{data_address[1].lower()}" if data_address else name
+        image = Blob(f"{self.uri}/{file_name}", data)
         return self.images.setdefault(image.content_hash, image).content_hash
 
-    def told(self, regions: Iterable[Region]) -> tuple[tuple[Region, ...], tuple[tuple[int, str], ...]]:
-        """As `shown`; also gives names of files that may lie beside the document, with the number of their region."""
-        kept, beside = list[Region](), list[tuple[int, str]]()
+    def split_linked(self, regions: Iterable[Region]) -> tuple[tuple[Region, ...], tuple[tuple[int, str], ...]]:
+        """Resolve regions as `resolve_regions` does. Also return the names of files that may lie beside the document,
+        each with the number of its region."""
+        resolved, linked_images = list[Region](), list[tuple[int, str]]()
         for region in regions:
-            if region.kind == "image" and _BESIDE.fullmatch(region.image):
-                beside.append((len(kept), region.image))
-                kept.append(region.but(image=""))
+            if region.kind == "image" and _RELATIVE_NAME.fullmatch(region.image):
+                linked_images.append((len(resolved), region.image))
+                resolved.append(region.but(image=""))
             else:
-                kept += self.shown([region])
-        return tuple(kept), tuple(beside)
+                resolved += self.resolve_regions([region])
+        return tuple(resolved), tuple(linked_images)
 
-    def shown(self, regions: Iterable[Region]) -> Iterator[Region]:
-        """Regions with their named pictures resolved; regions with neither picture nor text are left out."""
+    def resolve_regions(self, regions: Iterable[Region]) -> Iterator[Region]:
+        """Resolve the pictures that regions name. Regions with neither picture nor text are left out."""
         for region in regions:
-            image = self.named(region.image) if region.image else ""
-            if region.kind != "image" or image or len(region.caption) >= LEAST_CAPTION:
+            image = self.resolve(region.image) if region.image else ""
+            if region.kind != "image" or image or len(region.caption) >= MINIMUM_CAPTION:
                 yield region.but(image=image)
 
 
-def _written(name: str, start: re.Match[str]) -> bytes | None:
-    """The bytes that a `data:` address holds; None where it is damaged."""
-    data = unquote_to_bytes(name[start.end() :])
-    data = b"".join(data.split()) if start[2] else data  # addresses may be broken into lines
+def _decode_data_address(name: str, address: re.Match[str]) -> bytes | None:
+    """Decode the bytes of a `data:` address; None if they are damaged."""
+    data = unquote_to_bytes(name[address.end() :])
+    data = b"".join(data.split()) if address[2] else data  # addresses may be broken into lines
     try:
-        return base64.b64decode(data, validate=True) if start[2] else data
+        return base64.b64decode(data, validate=True) if address[2] else data
     except (binascii.Error, ValueError):
         return None

@@ -11,7 +11,7 @@ from spolia.errors import StoreError
 from spolia.types import Value
 
 SCHEMA = "spolia"
-_OWN = ("schema", "password_env")
+_STORE_OPTIONS = ("schema", "password_env")
 _PASSWORD_FILES = {
     "service": "PGSERVICE",
     "servicefile": "PGSERVICEFILE",
@@ -25,15 +25,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 @dataclass(frozen=True)
 class Address(Value):
-    """Where a store is. Without `password_env`, libpq reads the password from `PGPASSWORD` or `~/.pgpass` itself."""
+    """Address of a store; without `password_env`, libpq reads the password from `PGPASSWORD` or `~/.pgpass` itself."""
 
     server: str
     schema: str = SCHEMA
     password_env: str = ""
 
     def __str__(self) -> str:
-        own = [("schema", self.schema), *([("password_env", self.password_env)] if self.password_env else [])]
-        return f"{self.server}{'&' if '?' in self.server else '?'}{urlencode(own)}"
+        options = [("schema", self.schema), *([("password_env", self.password_env)] if self.password_env else [])]
+        return f"{self.server}{'&' if '?' in self.server else '?'}{urlencode(options)}"
 
     @property
     def env_names(self) -> dict[str, bool]:
@@ -41,8 +41,8 @@ class Address(Value):
 
         The password of a service goes to the host that the address names, not to the one of its service file.
         """
-        own = {self.password_env: True} if self.password_env else {"PGPASSWORD": False, "PGSERVICE": False}
-        return own | password_files(self.server)
+        variables = {self.password_env: True} if self.password_env else {"PGPASSWORD": False, "PGSERVICE": False}
+        return variables | password_files(self.server)
 
     def secrets(self) -> Mapping[str, str]:
         if not self.password_env:
@@ -56,9 +56,9 @@ class Address(Value):
 
 
 def password_files(address: str) -> dict[str, bool]:
-    """The variables of `env_names` for what an address takes from files with passwords."""
-    named = {name for name, _ in parse_qsl(urlsplit(address).query)}
-    return {variable: True for option, variable in _PASSWORD_FILES.items() if option in named}
+    """Return the variables, as `env_names` does, for what an address takes from files with passwords."""
+    options = {name for name, _ in parse_qsl(urlsplit(address).query)}
+    return {variable: True for option, variable in _PASSWORD_FILES.items() if option in options}
 
 
 _AUTHORITY = re.compile(
@@ -69,7 +69,7 @@ _SECRET = re.compile(r"(?:pass(?!file)|pwd|\bpw\b|secret|token|api_?key|scram_)[
 
 
 def holds_password(address: str) -> bool:
-    """Whether an address holds a password, or is none, so that nobody can tell; it is not to be shown then.
+    """Return whether an address holds a password or cannot be parsed; do not show it then.
 
     A password may hold `/`, `#`, `?`, `@` or `[` and end what looks like the host.
 
@@ -80,21 +80,22 @@ def holds_password(address: str) -> bool:
     >>> holds_password("postgresql://h/db?options=-c app.password=p"), holds_password("postgresql:ann:p@h/db")
     (True, True)
     """
-    found = _AUTHORITY.match(address)
-    if found is None or "#" in address:
+    authority = _AUTHORITY.match(address)
+    # What cannot be parsed may hold a password anywhere, so it counts as one.
+    if authority is None or "#" in address:
         return True
-    if ":" in unquote(found[0].partition("//")[2].rpartition("@")[0].removesuffix(":")):
+    if ":" in unquote(authority[0].partition("//")[2].rpartition("@")[0].removesuffix(":")):
         return True
-    path, _, query = address[found.end() :].partition("?")
-    pairs = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in _OWN]
+    path, _, query = address[authority.end() :].partition("?")
+    pairs = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in _STORE_OPTIONS]
     return "@" in path + query or any(_SECRET.search("=".join(pair)) for pair in pairs)
 
 
 @lru_cache(maxsize=64)
-def address_of(text: str) -> Address:
-    """The address that was written.
+def parse_address(text: str) -> Address:
+    """Parse an address; raise StoreError for a password or an invalid schema.
 
-    >>> address_of("postgresql://ann@db.example/texts?schema=notes&sslmode=require")
+    >>> parse_address("postgresql://ann@db.example/texts?schema=notes&sslmode=require")
     Address(server='postgresql://ann@db.example/texts?sslmode=require', schema='notes', password_env='')
     """
     if holds_password(text):
@@ -105,14 +106,15 @@ def address_of(text: str) -> Address:
             "%, as %40 for @."
         )
     parts = urlsplit(text)
-    given = parse_qsl(parts.query, keep_blank_values=True)
-    own = {name: value for name, value in given if name in _OWN}
-    schema = own.get("schema", SCHEMA)
+    parameters = parse_qsl(parts.query, keep_blank_values=True)
+    options = {name: value for name, value in parameters if name in _STORE_OPTIONS}
+    schema = options.get("schema", SCHEMA)
+    # PostgreSQL keeps names with pg_ for itself, and `public` holds tables of other applications.
     if not _NAME.fullmatch(schema) or schema.startswith("pg_") or schema == "public":
         raise StoreError(
             f"{schema!r} cannot be the schema of a store. Write one of letters, digits and _, which is not public: "
             "postgresql://user@host/database?schema=notes"
         )
-    others = urlencode([pair for pair in given if pair[0] not in _OWN], quote_via=quote)
-    server = f"{parts.scheme}://{parts.netloc.replace(':@', '@')}{parts.path}{'?' if others else ''}{others}"
-    return Address(server, schema, own.get("password_env", ""))
+    query = urlencode([pair for pair in parameters if pair[0] not in _STORE_OPTIONS], quote_via=quote)
+    server = f"{parts.scheme}://{parts.netloc.replace(':@', '@')}{parts.path}{'?' if query else ''}{query}"
+    return Address(server, schema, options.get("password_env", ""))

@@ -16,25 +16,25 @@ from spolia.private_files import make_folder
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection
 from spolia.stores.backends.postgres import dialect
-from spolia.stores.backends.postgres.address import Address, address_of
-from spolia.stores.backends.postgres.dialect import problem
+from spolia.stores.backends.postgres.address import Address, parse_address
+from spolia.stores.backends.postgres.dialect import translate_error
 from spolia.stores.backends.postgres.session import (
     READ_S,
     WRITE_S,
     PostgresSession,
     PostgresWriteSession,
     SessionLease,
-    connected,
+    connect,
     lock_number,
 )
 from spolia.stores.backends.rows import deep_problems
-from spolia.stores.backends.sqlite.connection import begin, is_earlier, migrate
-from spolia.stores.files import fail_point, size_of, translated
-from spolia.stores.integrity import rows_problems
-from spolia.stores.lexical.index_replica import followed, forget_damaged
+from spolia.stores.backends.sqlite.connection import is_earlier_schema, migrate, write_first_generation
+from spolia.stores.files import fail_point, size_of, store_errors
+from spolia.stores.integrity import find_row_problems
+from spolia.stores.lexical.index_replica import ensure_index, forget_damaged
 
 if TYPE_CHECKING:
-    from spolia.stores.backends.backend import Manifests, Stored
+    from spolia.stores.backends.backend import Manifests, StoredVectors
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.search import DenseSearch
@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from spolia.stores.vectors.sparse import SparseSearch
 
 
+# Each question asks for its backend again.
 @lru_cache(maxsize=64)
-def postgres(text: str) -> PostgresBackend:
-    return PostgresBackend(address_of(text))
+def postgres_backend(text: str) -> PostgresBackend:
+    return PostgresBackend(parse_address(text))
 
 
 class PostgresBackend(Backend):
@@ -60,98 +61,104 @@ class PostgresBackend(Backend):
 
     @property
     def folder(self) -> Path:
-        with closing(self._opened()[0]) as session, translated(self, "read"):
-            folder = cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
+        with closing(self._open_session()[0]) as session, store_errors(self, "read"):
+            folder = cache_folder() / "postgres" / str(session.fetch_one(sql.UUID)[0])
             make_folder(folder)  # on a machine that uses the store for the first time
             return folder
 
     def exists(self) -> bool:
-        with translated(self, "opened"), closing(PostgresSession(connected(self.address, READ_S))) as session:
-            return session.one(dialect.FIND, {"schema": self.address.schema})[0] is not None
+        with store_errors(self, "opened"), closing(PostgresSession(connect(self.address, READ_S))) as session:
+            return session.fetch_one(dialect.FIND, {"schema": self.address.schema})[0] is not None
 
     def create(self) -> None:
-        with translated(self, "made"):
+        with store_errors(self, "made"):
             create(self.address)
-        self._opened()[0].close()
+        # Opening checks, and migrates, a store that was there before.
+        self._open_session()[0].close()
 
-    def reading(self) -> PostgresSession:
-        return self._opened("default_transaction_read_only=on")[0]
+    def connect_for_reading(self) -> PostgresSession:
+        return self._open_session("default_transaction_read_only=on")[0]
 
-    def writing(self, timeout_s: float, connection: Connection | None = None) -> PostgresWriteSession:
-        with translated(self, "opened for writing"):
-            return PostgresWriteSession(self.address, lambda: self._opened(timeout_s=WRITE_S), timeout_s)
+    def begin_writing(self, timeout_s: float, connection: Connection | None = None) -> PostgresWriteSession:
+        with store_errors(self, "opened for writing"):
+            return PostgresWriteSession(self.address, lambda: self._open_session(timeout_s=WRITE_S), timeout_s)
 
-    def _opened(self, *settings: str, timeout_s: float = READ_S) -> tuple[PostgresSession, int]:
-        """A session in the schema, and the object id of the store's table."""
-        with translated(self, "opened"):
-            session = PostgresSession(connected(self.address, timeout_s, *settings))
+    def _open_session(self, *settings: str, timeout_s: float = READ_S) -> tuple[PostgresSession, int]:
+        """Open a session in the schema; return it with the object id of the store's table."""
+        with store_errors(self, "opened"):
+            session = PostgresSession(connect(self.address, timeout_s, *settings))
             try:
-                return session, self._entered(session)
+                return session, self._enter_schema(session)
             except BaseException:
                 session.close()
                 raise
 
-    def _entered(self, session: PostgresSession) -> int:
-        """Name the schema for all statements, unless it holds something else."""
-        table, _, others = session.one(dialect.FIND, {"schema": self.address.schema})
+    def _enter_schema(self, session: PostgresSession) -> int:
+        """Set the schema for all statements, unless it holds something else."""
+        table, _, other_tables = session.fetch_one(dialect.FIND, {"schema": self.address.schema})
         if table is None:
-            there = f"the schema holds {others}; it was not touched" if others else "the schema holds none"
+            content = (
+                f"the schema holds {other_tables}; it was not touched" if other_tables else "the schema holds none"
+            )
             raise NotAStore(
-                f"Store not found at {self}: {there}. Make one: spolia index FOLDER --store {self}, or in Python "
+                f"Store not found at {self}: {content}. Make one: spolia index FOLDER --store {self}, or in Python "
                 f"sync(FOLDER, Corpus({str(self)!r}))."
             )
         session.ask(dialect.SET_PATH, {"schema": self.address.schema})
         if self._is_earlier(session):
-            self._bring_up_to_date()
+            self._migrate()
         return int(table)
 
     def _is_earlier(self, session: PostgresSession) -> bool:
         rebuild = f"DROP SCHEMA {self.address.schema} CASCADE, then spolia index FOLDER --store {self}"
-        return is_earlier(self, session.one(dialect.VERSION)[0], rebuild)
+        return is_earlier_schema(self, session.fetch_one(dialect.VERSION)[0], rebuild)
 
-    def _bring_up_to_date(self) -> None:
-        """One process does it while others wait; one that is killed or fails changes nothing."""
-        with closing(PostgresSession(connected(self.address, WRITE_S))) as session, session.unhurried():
-            session.ask(dialect.ONE_MAKER, (self.address.schema,))
+    def _migrate(self) -> None:
+        """Migrate the schema; other processes wait meanwhile, and a kill or failure changes nothing."""
+        with closing(PostgresSession(connect(self.address, WRITE_S))) as session, session.without_timeout():
+            # The version is checked again after the lock: another process may have migrated the store.
+            session.ask(dialect.LOCK_CREATION, (self.address.schema,))
             session.ask(dialect.SET_PATH, {"schema": self.address.schema})
             if self._is_earlier(session):
-                migrate(session, session.one(dialect.VERSION)[0])
+                migrate(session, session.fetch_one(dialect.VERSION)[0])
                 session.ask(dialect.SET_VERSION)
 
-    def is_current(self, opened: OpenStore) -> bool:
+    def is_current(self, open_store: OpenStore) -> bool:
         try:
-            return bool(opened.row(sql.UUID)[0] == opened.uuid)
+            return bool(open_store.row(sql.UUID)[0] == open_store.uuid)
         except StoreError:  # another connection may do; if not, opening it again says why
             return False
 
-    def problem(self, doing: str, error: Exception) -> StoreError | None:
-        return problem(self.address, doing, error)
+    def translate_error(self, doing: str, error: Exception) -> StoreError | None:
+        return translate_error(self.address, doing, error)
 
-    def leased(self, generation: int) -> SessionLease | None:
-        with translated(self, "read"):
-            session, table = self._opened()
+    def lease(self, generation: int) -> SessionLease | None:
+        with store_errors(self, "read"):
+            session, table = self._open_session()
             session.ask(dialect.SHARE, (lock_number(table), generation))  # waits while somebody sweeps it
             return SessionLease(session)
 
-    def unleased(self, connection: Connection, generation: int) -> object | None:
+    def lease_exclusively(self, connection: Connection, generation: int) -> object | None:
         assert isinstance(connection, PostgresSession)
-        (table,) = connection.one(dialect.FIND, {"schema": self.address.schema})[:1]
-        return connection.one(dialect.TRY_LOCK_TO_COMMIT, (lock_number(table), generation))[0] or None
+        (table,) = connection.fetch_one(dialect.FIND, {"schema": self.address.schema})[:1]
+        return connection.fetch_one(dialect.TRY_LOCK_TO_COMMIT, (lock_number(table), generation))[0] or None
 
-    def lexical(self, snapshot: Snapshot, group: str) -> Path:
-        return followed(snapshot, group)
+    def lexical_index(self, snapshot: Snapshot, group: str) -> Path:
+        return ensure_index(snapshot, group)
 
-    def embedding(self, connection: Connection) -> VectorWriter:
+    def make_vector_writer(self, connection: Connection) -> VectorWriter:
         from spolia.stores.backends.postgres.vectors import VectorTableWriter
 
         assert isinstance(connection, PostgresSession)
-        return VectorTableWriter(self._opened(timeout_s=WRITE_S)[0], connection)
+        return VectorTableWriter(self._open_session(timeout_s=WRITE_S)[0], connection)
 
-    def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+    def follow(
+        self, connection: Connection, manifests: Manifests, last_keys: Mapping[str, int], published: int
+    ) -> None:
         for group, manifest in manifests.items():
-            if beside := [how for how in manifest.embeddings if how.is_beside]:
+            if external := [embedding for embedding in manifest.embeddings if embedding.is_external]:
                 raise StoreError(
-                    f"Group {group!r} has the index {beside[0].index}, and {self} keeps and searches its vectors "
+                    f"Group {group!r} has the index {external[0].index}, and {self} keeps and searches its vectors "
                     "itself. Write index=HNSW() or index=Exact()."
                 )
 
@@ -164,70 +171,73 @@ class PostgresBackend(Backend):
         return index_large(connection, manifests)
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
-        from spolia.stores.backends.postgres.vectors import search_of, sparse_search_of
+        from spolia.stores.backends.postgres.vectors import open_search, open_sparse_search
 
-        how = snapshot.manifest(group).embedded(embedder)
-        return (sparse_search_of if how is not None and how.is_sparse else search_of)(snapshot, group, embedder)
+        embedding = snapshot.manifest(group).find_embedding(embedder)
+        return (open_sparse_search if embedding is not None and embedding.is_sparse else open_search)(
+            snapshot, group, embedder
+        )
 
-    def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
-        from spolia.stores.backends.postgres.vectors import search_of
+    def stored_vectors(self, snapshot: Snapshot, group: str, embedder: str) -> StoredVectors:
+        from spolia.stores.backends.postgres.vectors import open_search
 
-        return search_of(snapshot, group, embedder)
+        return open_search(snapshot, group, embedder)
 
     def repair(self, connection: Connection) -> list[str]:
         return forget_damaged(self.folder)
 
     def row_problems(self, share: int = 0) -> list[str]:
-        with closing(self.reading()) as session, translated(self, "read"):
+        with closing(self.connect_for_reading()) as session, store_errors(self, "read"):
             return list(deep_problems(session, "the database", share))
 
     def problems(self, connection: Connection) -> Iterator[str]:
         assert isinstance(connection, PostgresSession)
-        yield from rows_problems(connection, "the database")
+        yield from find_row_problems(connection, "the database")
         for embedder, dimensions, _ in connection.ask(dialect.DIMENSIONS):  # all vectors are read, checksums compared
             if dimensions > 1:
                 yield f"the database: vectors by {embedder!r} have {dimensions} different lengths"
 
     def bytes(self, connection: Connection) -> int:
         assert isinstance(connection, PostgresSession)
-        return int(connection.one(dialect.BYTES)[0]) + size_of(self.folder)
+        return int(connection.fetch_one(dialect.BYTES)[0]) + size_of(self.folder)
 
 
 def create(address: Address) -> None:
-    with closing(PostgresSession(connected(address, WRITE_S))) as session, session.raw.transaction():
-        session.ask(dialect.ONE_MAKER, (address.schema,))
-        if not _is_there(session, address):
+    with closing(PostgresSession(connect(address, WRITE_S))) as session, session.raw.transaction():
+        # Two processes that create one store at a time take turns; the second finds it.
+        session.ask(dialect.LOCK_CREATION, (address.schema,))
+        if not _has_store(session, address):
             _fill(session, address)
             fail_point("postgres.create_commit")
 
 
-def _is_there(session: PostgresSession, address: Address) -> bool:
-    table, encoding, others = session.one(dialect.FIND, {"schema": address.schema})
+def _has_store(session: PostgresSession, address: Address) -> bool:
+    table, encoding, other_tables = session.fetch_one(dialect.FIND, {"schema": address.schema})
     if encoding != "UTF8":
         raise StoreError(
             f"The database of {address} is encoded in {encoding}, and a store holds any text. Make one: "
             "CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0"
         )
-    if table is None and others:
+    if table is None and other_tables:
         raise NotAStore(
-            f"Store not found at {address}: the schema holds {others}; it was not touched. Name another schema."
+            f"Store not found at {address}: the schema holds {other_tables}; it was not touched. Name another schema."
         )
     return table is not None
 
 
 def _fill(session: PostgresSession, address: Address) -> None:
     fail_point("postgres.create")
-    if session.one(dialect.THERE_IS_A_SCHEMA, (address.schema,)) is None:
+    if session.fetch_one(dialect.HAS_SCHEMA, (address.schema,)) is None:
         session.ask(dialect.MAKE_SCHEMA.format(schema=address.schema))
     _extend(session, address)
     session.ask(dialect.SET_PATH, {"schema": address.schema})
     for statement in dialect.TABLES:
         session.ask(statement)
-    begin(session)
+    write_first_generation(session)
 
 
 def _extend(session: PostgresSession, address: Address) -> None:
-    if session.one(dialect.HAS_EXTENSION):
+    if session.fetch_one(dialect.HAS_EXTENSION):
         return
     try:
         session.ask(dialect.EXTENSION)

@@ -1,4 +1,4 @@
-"""A store in a folder: its lock and leases, which are advisory locks of the kernel, and its garbage collection."""
+"""Store in a folder: its lock and leases, which are advisory locks of the kernel, and its garbage collection."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.private_files import make_folder, private, set_aside, touch
-from spolia.record_files import lost_ahead
+from spolia.record_files import log_damage
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, Manifests
 from spolia.stores.backends.publication import wait_for_right
 from spolia.stores.backends.rows import deep_problems
 from spolia.stores.backends.sqlite.connection import (
     ERRORS,
-    Immutable,
+    ImmutableSession,
     SqliteSession,
     connect,
     create,
-    is_written,
-    problem_with,
-    translated,
+    has_pending_log,
+    sqlite_errors,
+    translate_sqlite_error,
 )
-from spolia.stores.backends.sqlite.salvage import refuse_foreign, salvaged
+from spolia.stores.backends.sqlite.salvage import refuse_foreign, rewrite_damaged
 from spolia.stores.files import (
     DATABASE,
     GRAPHS_LOCK,
@@ -48,11 +48,11 @@ from spolia.stores.files import (
     size_of,
     try_lock,
 )
-from spolia.stores.integrity import backend_problems, damaged_segments
+from spolia.stores.integrity import damaged_segments, find_sqlite_problems
 from spolia.stores.manifest import read
 
 if TYPE_CHECKING:
-    from spolia.stores.backends.backend import Stored, WriteSession
+    from spolia.stores.backends.backend import StoredVectors, WriteSession
     from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.external_index import ExternalIndexes
@@ -67,12 +67,13 @@ class WriterLock:
 
     def __init__(self, store: Path, timeout_s: float, name: str = LOCK) -> None:
         self._pid = os.getpid()
-        with translated(store, "locked for writing"):
+        with sqlite_errors(store, "locked for writing"):
             self._descriptor = private(store / name, os.O_RDWR | os.O_CREAT)
         try:
             wait_for_right(lambda: try_lock(self._descriptor), store, self._holder, timeout_s)
-            with translated(store, "locked for writing"):
+            with sqlite_errors(store, "locked for writing"):
                 fail_point("lock.write")
+                # For the message of a process that waits; blanks overwrite a longer pid.
                 os.pwrite(self._descriptor, b"%-12d\n" % os.getpid(), 0)
         except BaseException:
             os.close(self._descriptor)
@@ -102,7 +103,7 @@ class FileLease:
         os.close(self._descriptor)
 
 
-def _leased(descriptor: int, kind: int) -> FileLease | None:
+def _take_lease(descriptor: int, kind: int) -> FileLease | None:
     if try_lock(descriptor, kind):
         return FileLease(descriptor)
     os.close(descriptor)
@@ -127,10 +128,10 @@ class FolderBackend:
     def create(self) -> None:
         create(self.folder)
 
-    def reading(self) -> Connection:
+    def connect_for_reading(self) -> Connection:
         return connect(self.folder, writing=False)
 
-    def writing(self, timeout_s: float, connection: Connection | None = None) -> FolderWriteSession:
+    def begin_writing(self, timeout_s: float, connection: Connection | None = None) -> FolderWriteSession:
         # Another database may have been put in the place of the one that is open.
         is_same = isinstance(connection, SqliteSession) and connection.file == self.identity()[:2]
         return FolderWriteSession(self.folder, timeout_s, connection if is_same else None)
@@ -141,33 +142,35 @@ class FolderBackend:
 
     def identity(self) -> FileIdentity:
         try:
-            there = os.stat(self._database)
+            status = os.stat(self._database)
         except OSError:
             return (0, 0, 0, 0)
-        return (there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns)
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
-    def is_current(self, opened: OpenStore) -> bool:
-        identity, before = self.identity(), opened.identity
-        assert isinstance(before, tuple)
-        if before[:2] != identity[:2]:
+    def is_current(self, open_store: OpenStore) -> bool:
+        identity, opened_identity = self.identity(), open_store.identity
+        assert isinstance(opened_identity, tuple)
+        # Another device or inode: another file took its place, as a backup that is put back.
+        if opened_identity[:2] != identity[:2]:
             return False
-        if not isinstance(opened.connection, Immutable):
+        if not isinstance(open_store.connection, ImmutableSession):
             return True
-        return before == identity and not is_written(self.folder)
+        # Such a connection sees no changes, so that size and time must be unchanged, too.
+        return opened_identity == identity and not has_pending_log(self.folder)
 
-    def problem(self, doing: str, error: Exception) -> StoreError | None:
-        return problem_with(self.folder, doing, error) if isinstance(error, ERRORS) else None
+    def translate_error(self, doing: str, error: Exception) -> StoreError | None:
+        return translate_sqlite_error(self.folder, doing, error) if isinstance(error, ERRORS) else None
 
-    def leased(self, generation: int) -> FileLease | None:
+    def lease(self, generation: int) -> FileLease | None:
         try:
             descriptor = os.open(pin_path(self.folder, generation), os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return None
-        return _leased(descriptor, fcntl.LOCK_SH)
+        return _take_lease(descriptor, fcntl.LOCK_SH)
 
-    def unleased(self, connection: Connection, generation: int) -> FileLease | None:
+    def lease_exclusively(self, connection: Connection, generation: int) -> FileLease | None:
         pin = private(pin_path(self.folder, generation), os.O_RDONLY | os.O_CREAT)
-        return _leased(pin, fcntl.LOCK_EX)
+        return _take_lease(pin, fcntl.LOCK_EX)
 
     def pin(self, generation: int) -> None:
         fail_point("publish.pin")
@@ -178,47 +181,53 @@ class FolderBackend:
     def published_index(self, group: str, generation: int) -> Path | None:
         return lexical_folder(self.folder, group, generation)
 
-    def lexical(self, snapshot: Snapshot, group: str) -> Path:
+    def lexical_index(self, snapshot: Snapshot, group: str) -> Path:
         return lexical_folder(self.folder, group, snapshot.indexes[group][0])
 
-    def embedding(self, connection: Connection) -> VectorWriter:
+    def make_vector_writer(self, connection: Connection) -> VectorWriter:
         from spolia.stores.vectors.segments import SegmentWriter
 
         return SegmentWriter(self.folder, connection)
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
-        from spolia.stores.vectors.external_index import chosen_search
+        from spolia.stores.vectors.external_index import open_vector_search
 
-        return chosen_search(snapshot, group, embedder)
+        return open_vector_search(snapshot, group, embedder)
 
-    def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        if beside := self._beside(connection, manifests):
-            beside.follow(known, published)
+    def follow(
+        self, connection: Connection, manifests: Manifests, last_keys: Mapping[str, int], published: int
+    ) -> None:
+        if external := self._external_indexes(connection, manifests):
+            external.follow(last_keys, published)
             fail_point("databases.followed")
 
-    def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        if beside := self._beside(connection, manifests):
-            beside.recover(known, published)
+    def recover(
+        self, connection: Connection, manifests: Manifests, last_keys: Mapping[str, int], published: int
+    ) -> None:
+        if external := self._external_indexes(connection, manifests):
+            external.recover(last_keys, published)
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
-        if beside := self._beside(connection, manifests):
-            beside.confirm()
+        if external := self._external_indexes(connection, manifests):
+            external.confirm()
         return []
 
-    def _beside(self, connection: Connection, manifests: Manifests) -> ExternalIndexes | None:
-        if not any(how.is_beside for manifest in manifests.values() for how in manifest.embeddings):
+    def _external_indexes(self, connection: Connection, manifests: Manifests) -> ExternalIndexes | None:
+        if not any(embedding.is_external for manifest in manifests.values() for embedding in manifest.embeddings):
             return None
         from spolia.stores.vectors.external_index import ExternalIndexes
 
         return ExternalIndexes(self.folder, connection, manifests)
 
-    def compact(self, manifests: Manifests, *, ended: bool, waits: bool, connection: Connection | None = None) -> bool:
+    def compact(
+        self, manifests: Manifests, *, has_ended: bool, waits: bool, connection: Connection | None = None
+    ) -> bool:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return False
         from spolia.stores.vectors.compaction import Compaction
 
-        with closing(self.reading()) if connection is None else nullcontext(connection) as reading:
-            compaction = Compaction(self.folder, reading, manifests, ended, lambda: self.writing(inf))
+        with closing(self.connect_for_reading()) if connection is None else nullcontext(connection) as reading:
+            compaction = Compaction(self.folder, reading, manifests, has_ended, lambda: self.begin_writing(inf))
             if not compaction.is_needed():
                 return False
             try:
@@ -228,10 +237,10 @@ class FolderBackend:
             with closing(lock):
                 return compaction.run()
 
-    def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
-        from spolia.stores.vectors.segment_search import located
+    def stored_vectors(self, snapshot: Snapshot, group: str, embedder: str) -> StoredVectors:
+        from spolia.stores.vectors.segment_search import locate_vectors
 
-        return located(snapshot, group, embedder)[0]
+        return locate_vectors(snapshot, group, embedder)[0]
 
     def sweep(self, connection: Connection) -> list[str]:
         generations = connection.execute(sql.GENERATIONS).fetchall()
@@ -240,44 +249,45 @@ class FolderBackend:
         return _sweep_segments(self.folder, connection)
 
     def repair(self, connection: Connection) -> list[str]:
-        said = []
-        if manifests := self._embedded(connection):
+        repairs = []
+        if manifests := self._embedded_manifests(connection):
             from spolia.stores.vectors.graphs import damaged_graphs
 
             for path, wrong in damaged_graphs(self.folder).items():
                 set_aside(path, self.folder)
-                said.append(f"{wrong}. It is built again.")
-            if beside := self._beside(connection, manifests):
-                said += beside.distrusted()
+                repairs.append(f"{wrong}. It is built again.")
+            if external := self._external_indexes(connection, manifests):
+                repairs += external.mark_damaged()
         if segments := damaged_segments(self.folder, connection):
-            said += forget(self.folder, connection, segments)
-        return said
+            repairs += forget(self.folder, connection, segments)
+        return repairs
 
     def salvage(self, timeout_s: float) -> tuple[list[str], bool]:
-        with translated(self.folder, "repaired"):
+        with sqlite_errors(self.folder, "repaired"):
+            # Before the lock, whose file would be put into a folder that is no store.
             refuse_foreign(self.folder)
-        with closing(WriterLock(self.folder, timeout_s)), translated(self.folder, "repaired"):
-            ahead = lost_ahead(self.folder / DATABASE)
-            return [*([ahead] if ahead else ()), *salvaged(self.folder)], bool(ahead)
+        with closing(WriterLock(self.folder, timeout_s)), sqlite_errors(self.folder, "repaired"):
+            ahead = log_damage(self.folder / DATABASE)
+            return [*([ahead] if ahead else ()), *rewrite_damaged(self.folder)], bool(ahead)
 
     def row_problems(self, share: int = 0) -> list[str]:
-        with translated(self.folder, "read"), closing(self.reading()) as connection:
-            ahead = "" if share else lost_ahead(self.folder / DATABASE)
+        with sqlite_errors(self.folder, "read"), closing(self.connect_for_reading()) as connection:
+            ahead = "" if share else log_damage(self.folder / DATABASE)
             return [*deep_problems(connection, DATABASE, share), *([ahead] if ahead else ())]
 
     def problems(self, connection: Connection) -> Iterator[str]:
-        yield from backend_problems(connection)
+        yield from find_sqlite_problems(connection)
         yield from damaged_segments(self.folder, connection).values()
-        if manifests := self._embedded(connection):
+        if manifests := self._embedded_manifests(connection):
             from spolia.stores.vectors.graphs import damaged_graphs
 
             yield from damaged_graphs(self.folder).values()
-            if beside := self._beside(connection, manifests):
-                yield from beside.problems()
+            if external := self._external_indexes(connection, manifests):
+                yield from external.problems()
 
-    def _embedded(self, connection: Connection) -> Manifests:
-        found = [read(text) for (text,) in connection.execute(sql.MANIFESTS)]
-        return {manifest.group: manifest for manifest in found if manifest.embeddings}
+    def _embedded_manifests(self, connection: Connection) -> Manifests:
+        manifests = [read(text) for (text,) in connection.execute(sql.MANIFESTS)]
+        return {manifest.group: manifest for manifest in manifests if manifest.embeddings}
 
     def bytes(self, connection: Connection) -> int:
         return size_of(self.folder)
@@ -310,6 +320,8 @@ class FolderWriteSession:
     def close(self) -> None:
         try:
             if not self._is_lent:
+                # Before the lock is released: closing may still write, when SQLite moves its log into
+                # the database.
                 self.connection.close()
                 return
             if self.connection.in_transaction:
@@ -320,9 +332,9 @@ class FolderWriteSession:
 
 
 def _sweep_indexes(store: Path, published: list[dict[str, tuple[int, int]]]) -> None:
-    needed = {lexical_names(group, at) for indexes in published for group, (at, _) in indexes.items()}
-    there = ((entry.path, (folder, entry.name)) for folder, entry in entries(store / LEXICAL))
-    for path in sorted(path for path, names in there if names not in needed):
+    needed = {lexical_names(group, generation) for indexes in published for group, (generation, _) in indexes.items()}
+    folders = ((entry.path, (folder, entry.name)) for folder, entry in entries(store / LEXICAL))
+    for path in sorted(path for path, names in folders if names not in needed):
         fail_point("sweep.lexical")
         shutil.rmtree(path)
 
@@ -337,24 +349,26 @@ def _sweep_pins(store: Path, needed: set[str]) -> None:
 
 
 def _sweep_segments(store: Path, connection: Connection) -> list[str]:
-    """Segments are opened only when one is there that the database does not know: numpy is not imported for nothing."""
+    """Compare segments with the database; drop or adopt those that differ. Segments are opened only then: numpy is not
+    imported for nothing."""
     rows = connection.execute(sql.SEGMENTS).fetchall()
     sizes = {(folder, entry.name): entry.stat().st_size for folder, entry in entries(store / VECTORS)}
     if sizes == {segment_names(name, number): size for name, number, _, _, size in rows}:
         return []
-    there = {store.joinpath(VECTORS, *names): size for names, size in sorted(sizes.items())}
-    known = {segment_path(store, name, number): size for name, number, _, _, size in rows}
+    sizes_on_disk = {store.joinpath(VECTORS, *names): size for names, size in sorted(sizes.items())}
+    registered = {segment_path(store, name, number): size for name, number, _, _, size in rows}
     lost = {
-        path: f"The vector segment {path} has {there.get(path, 0)} bytes, and {size} were written"
-        for path, size in known.items()
-        if there.get(path) != size
+        path: f"The vector segment {path} has {sizes_on_disk.get(path, 0)} bytes, and {size} were written"
+        for path, size in registered.items()
+        if sizes_on_disk.get(path) != size
     }
-    said = forget(store, connection, lost) if lost else []
-    return said + adopt(connection, [path for path in reversed(there) if path not in known])
+    damage = forget(store, connection, lost) if lost else []
+    # The latest first: of a text in several segments, the first one adopted counts.
+    return damage + adopt(connection, [path for path in reversed(sizes_on_disk) if path not in registered])
 
 
 def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
-    """Take over what a killed writer had made durable, and remove what is of no use; what was damaged, in words.
+    """Take over what a killed writer had made durable, and remove what is of no use; return the damage in words.
 
     Of a text that is in several, the first counts: write the latest first.
     """
@@ -362,12 +376,12 @@ def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
     connection.execute(sql.BEGIN)
     for path in unknown:
         try:
-            taken = path.suffix == ".seg" and _register(connection, path)
+            is_adopted = path.suffix == ".seg" and _register(connection, path)
         except StoreCorrupt as error:
             set_aside(path, path.parents[2])
             damaged.append(str(error))
             continue
-        if not taken:
+        if not is_adopted:
             fail_point("sweep.segment")
             path.unlink()
     fail_point("adopt.commit")
@@ -376,7 +390,7 @@ def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
 
 
 def _register(connection: Connection, path: Path) -> bool:
-    """Whether the segment holds a vector that the database lacks; it is registered then."""
+    """Register a segment that holds a vector which the database lacks; return whether it does."""
     from spolia.stores.vectors.segments import content_of, dimension_of, open_any
 
     segment, number = open_any(path), int(path.stem)
@@ -391,7 +405,8 @@ def _register(connection: Connection, path: Path) -> bool:
 
 
 def forget(store: Path, connection: Connection, damaged: Mapping[Path, str]) -> list[str]:
-    """Drop the vectors of damaged segments from the database, so that their texts count as not embedded; in words.
+    """Drop the vectors of damaged segments from the database, so that their texts count as not embedded; return that in
+    words.
 
     A segment that can be read is taken over again: then it was the database that was wrong.
     """
