@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from spolia import optimizer
 from spolia.core.combinators.space import Point
 from spolia.core.operator import Operator
 from spolia.evaluation.measures.measure import CostMeasure, Measure
@@ -132,9 +133,7 @@ class TunedFlow(Value):
 
     def _repr_html_(self) -> str:
         """The finalists and the chosen flow, which a notebook shows."""
-        from spolia.optimizer.report import fragment
-
-        return fragment(self)
+        return optimizer.report.fragment(self)
 
     def json(self) -> dict[str, Any]:
         """Plain data."""

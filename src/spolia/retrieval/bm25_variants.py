@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
+from spolia import retrieval
 from spolia.deferred import numpy as np
 from spolia.errors import WiringError
 from spolia.retrieval.group_search import TermSearch
@@ -122,9 +123,7 @@ class BM25Variant(TermSearch):
             raise WiringError(f"delta is {self.delta}, epsilon {self.epsilon}. Write numbers of at least 0.")
 
     def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
-        from spolia.retrieval.term_counts import counts_of
-
-        counts = counts_of(snapshot, self.group.name, who)
+        counts = retrieval.term_counts.counts_of(snapshot, self.group.name, who)
         saturation = Saturation(self.variant, self.k1, self.b, self.delta)
         found, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
         for term, repeated in terms.items():
@@ -199,10 +198,8 @@ class FieldedBM25(TermSearch):
             refuse_odd(self.k1, b)
 
     def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
-        from spolia.retrieval.term_counts import counts_of
-
         used = [name for name, weight in self.weights if weight]
-        counts = {name: counts_of(snapshot, self.group.name, who, name) for name in used}
+        counts = {name: retrieval.term_counts.counts_of(snapshot, self.group.name, who, name) for name in used}
         return (self._together if self.combine == "together" else self._best)(counts, terms)
 
     def _together(self, counts: Mapping[str, Counts], terms: Mapping[str, int]) -> tuple[Numbers, Mask]:

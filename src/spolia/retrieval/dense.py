@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia import retrieval
 from spolia.models.protocols import Embedder, SparseEmbedder, TokenEmbedder, embedded, refuse_no_embedder
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.retrieval.vector_search import VectorSearch, read, sparse_vectors_of, vectors_of
+from spolia.stores import vectors as vectors_package
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Hit, Query
 
@@ -157,17 +159,16 @@ class LateInteraction(GroupSearch):
         refuse_no_embedder(self.embedder, "LateInteraction", TokenEmbedder)
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        from spolia.retrieval.token_index import embedded, token_index
-        from spolia.stores.vectors.search import ordered_scores
-
         text, allowed = searched(query), snapshot.allowed(self.group.name, who, wanted)
-        index = token_index(snapshot, self.group.name, self.embedder)
-        asked = embedded(self.embedder, [text], is_query=True).row(0)
+        index = retrieval.token_index.token_index(snapshot, self.group.name, self.embedder)
+        asked = retrieval.token_index.embedded(self.embedder, [text], is_query=True).row(0)
         if not len(asked):
             return ()
         positions = allowed.positions()
         scores = index.scores(asked, positions)
-        return snapshot.hits(ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who)
+        return snapshot.hits(
+            vectors_package.search.ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who
+        )
 
 
 @dataclass(frozen=True)
@@ -202,16 +203,15 @@ class DenseInMemory(GroupSearch):
         refuse_no_embedder(self.embedder, "DenseInMemory", Embedder)
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        from spolia.retrieval.term_counts import derived, texts_of
-        from spolia.stores.vectors.search import ordered_scores
-
         def embed() -> Vectors:
             keys = snapshot.open.records(self.group.name).keys
-            return embedded(self.embedder, list(texts_of(snapshot, keys)), "passage")
+            return embedded(self.embedder, list(retrieval.term_counts.texts_of(snapshot, keys)), "passage")
 
-        vectors = derived(snapshot.derived, (self.group.name, self.embedder.fingerprint()), embed)
+        vectors = retrieval.term_counts.derived(snapshot.derived, (self.group.name, self.embedder.fingerprint()), embed)
         (asked,) = embedded(self.embedder, [searched(query)], "query")
         allowed = snapshot.allowed(self.group.name, who, wanted)
         positions = allowed.positions()
         scores = (vectors[positions] @ asked).astype("float64")
-        return snapshot.hits(ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who)
+        return snapshot.hits(
+            vectors_package.search.ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who
+        )

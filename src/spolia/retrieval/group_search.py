@@ -14,6 +14,7 @@ from spolia.core.type_compatibility import refuse_counts
 from spolia.deferred import numpy as np
 from spolia.errors import QueryError
 from spolia.filters import narrowed
+from spolia.stores import snapshot as snapshot_package
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Filter, Hit, LateHits, Query, Ranking
 
@@ -125,8 +126,6 @@ class TermSearch(GroupSearch):
         """float64[n] scores of all nodes in the order of their keys, and bool[n] which share a term."""
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        from spolia.stores.snapshot.hit_order import best_hits
-
         allowed = snapshot.allowed(self.group.name, who, wanted)
         counted = Counter(snapshot.manifest(self.group.name).analyzer.terms(searched(query)))
         scores, shares = self.scores(snapshot, dict(sorted(counted.items())), who)
@@ -137,4 +136,4 @@ class TermSearch(GroupSearch):
             least = np.partition(scores[places], len(places) - self.top_k)[len(places) - self.top_k]
             places = places[scores[places] >= least]
         found = zip(allowed.keys[places].tolist(), scores[places].tolist(), strict=True)
-        return snapshot.hits(best_hits(found, self.top_k, snapshot.ids), who)
+        return snapshot.hits(snapshot_package.hit_order.best_hits(found, self.top_k, snapshot.ids), who)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia import retrieval
 from spolia.deferred import numpy as np
 from spolia.retrieval.group_search import TermSearch
 from spolia.stores.corpus import NodeGroup
@@ -47,10 +48,13 @@ class TFIDF(TermSearch):
     version: ClassVar[int] = 2
 
     def scores(self, snapshot: Snapshot, terms: Mapping[str, int], who: frozenset[str], /) -> tuple[Numbers, Mask]:
-        from spolia.retrieval.term_counts import counts_of, derived
-
-        counts, kept = counts_of(snapshot, self.group.name, who), snapshot.derived_of(who, self.group.name)
-        lengths = derived(kept, ("tf-idf", self.group.name, self.sublinear), lambda: self._lengths(counts))
+        counts, kept = (
+            retrieval.term_counts.counts_of(snapshot, self.group.name, who),
+            snapshot.derived_of(who, self.group.name),
+        )
+        lengths = retrieval.term_counts.derived(
+            kept, ("tf-idf", self.group.name, self.sublinear), lambda: self._lengths(counts)
+        )
         found, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
         asked = 0.0
         for term, repeated in terms.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spolia import retrieval
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note
 from spolia.core.type_compatibility import refuse_counts
@@ -130,10 +131,8 @@ class Descend(Operator[Query, Ranking]):
         return [*(snapshot.allowed(name, who) for name in above), snapshot.allowed(last, who, wanted)]
 
     def _steps(self, snapshot: Snapshot) -> TreeSteps:
-        from spolia.retrieval.tree_levels import TreeSteps
-
         names = tuple(group.name for group in self.levels)
-        found: TreeSteps | None = snapshot.derived.get(("steps", names))
+        found: retrieval.tree_levels.TreeSteps | None = snapshot.derived.get(("steps", names))
         if found is None:
-            found = snapshot.derived[("steps", names)] = TreeSteps(snapshot, names)
+            found = snapshot.derived[("steps", names)] = retrieval.tree_levels.TreeSteps(snapshot, names)
         return found

@@ -13,6 +13,8 @@ from spolia.deferred import numpy as np
 from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
 from spolia.models.protocols import Embedder, SparseEmbedder, embedded
 from spolia.retrieval.group_search import GroupSearch, searched
+from spolia.stores import groups
+from spolia.stores import vectors as vectors_package
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import MAIN
 from spolia.stores.manifest import refuse_other_embedder
@@ -124,17 +126,15 @@ def by_meaning(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder, allowed: Allowed
 ) -> dict[int, float]:
     """The score of each allowed node by its key, in the metric of the group; raises as `best` does."""
-    from spolia.stores.vectors.search import exact, questions
-
     refuse_other(group, snapshot, embedder)
     how = snapshot.manifest(group.name).embedded(embedder.name)
     assert how is not None
     vectors = vectors_of([query], [read(query, embedder)], embedder)
-    (asked,) = questions(how.metric, vectors, embedder.dimension)
+    (asked,) = vectors_package.search.questions(how.metric, vectors, embedder.dimension)
     keys = allowed.keys[allowed.positions()].tolist()
     if not keys:
         return {}
-    scores = exact(how.metric, asked, snapshot.vectors(group.name, embedder.name, allowed))
+    scores = vectors_package.search.exact(how.metric, asked, snapshot.vectors(group.name, embedder.name, allowed))
     return dict(zip(keys, scores.tolist(), strict=True))
 
 
@@ -181,9 +181,7 @@ class VectorSearch(GroupSearch, Generic[V]):
 
     def snapshot(self) -> Snapshot:
         """The generation that is searched. A built-in group gets vectors by the embedder at their first use."""
-        from spolia.stores.groups.materialise import with_vectors
-
-        return with_vectors(self.group, self.embedder).snapshot()
+        return groups.materialise.with_vectors(self.group, self.embedder).snapshot()
 
     def apply_batch(self, values: Sequence[Query], /) -> list[Ranking | Failure]:
         snapshot, who = self.snapshot(), access()

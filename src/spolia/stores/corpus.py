@@ -10,9 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia import stores
 from spolia.core.run_context import pin, reach
 from spolia.core.validation import validate
 from spolia.errors import GroupError, StoreError, installed
+from spolia.stores import groups
+from spolia.stores import snapshot as snapshot_package
+from spolia.stores.backends import postgres, sqlite
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.definition import DOCUMENT, Definition
@@ -120,11 +124,8 @@ class Corpus(Value):
 
     def latest(self) -> "Snapshot":
         """The published generation, whatever the current run has pinned."""
-        from spolia.stores.open_store import opened
-        from spolia.stores.snapshot.snapshot import latest
-
         reach(self)
-        return latest(opened(self.backend))
+        return snapshot_package.snapshot.latest(stores.open_store.opened(self.backend))
 
     @contextmanager
     def writer(self, timeout_s: float | None = None) -> "Iterator[Writer]":
@@ -139,13 +140,11 @@ class Corpus(Value):
             StoreBusy: another process writes, and which.
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: it cannot be written, and why.
         """
-        from spolia.stores.writer import Writer, compact
-
         wait_s = self.wait_s if timeout_s is None else timeout_s
-        with closing(Writer(self.backend, wait_s)) as writer:
+        with closing(stores.writer.Writer(self.backend, wait_s)) as writer:
             yield writer
             writer.publish()
-        compact(self.backend, writer.manifests, wait_s, waits=False)
+        stores.writer.compact(self.backend, writer.manifests, wait_s, waits=False)
 
 
 def refuse_no_corpus(given: object, call: str) -> None:
@@ -195,17 +194,15 @@ class NodeGroup(Value):
             StoreBusy: it is not there, and another process writes, and which.
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
-        from spolia.stores.groups.definitions import serves
 
         def serving() -> "Snapshot":
-            if serves(self, snapshot := self.corpus.latest()):
+            if groups.definitions.serves(self, snapshot := self.corpus.latest()):
                 return snapshot
-            from spolia.stores.groups.materialise import built
 
-            return built(self)
+            return groups.materialise.built(self)
 
         reach(self)
-        return pin(self.corpus.pinned_under, serving, lambda snapshot: serves(self, snapshot))
+        return pin(self.corpus.pinned_under, serving, lambda snapshot: groups.definitions.serves(self, snapshot))
 
 
 def refuse_no_group(given: object, whose: str) -> None:
@@ -273,9 +270,8 @@ def backend_of(address: str) -> Backend:
     """
     if address.startswith(POSTGRES):
         with installed("postgres", "psycopg", "A store in PostgreSQL"):
-            from spolia.stores.backends.postgres.server import postgres
-
-        return postgres(address)
+            server = postgres.server
+        return server.postgres(address)
     if is_meant(address):
         address_of(address)
     if found := _OTHER.match(address):
@@ -288,6 +284,4 @@ def backend_of(address: str) -> Backend:
 
 @lru_cache(maxsize=64)  # each question asks for it, and making a path is slow
 def _folder(path: str) -> Backend:
-    from spolia.stores.backends.sqlite.folder import FolderBackend
-
-    return FolderBackend(Path(path))
+    return sqlite.folder.FolderBackend(Path(path))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, WeakValueDictionary, ref
 
 from spolia.errors import NotAStore, StoreCorrupt, StoreUnavailable
+from spolia.stores import lexical as lexical_package
+from spolia.stores import snapshot as snapshot_package
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection, Lease
 from spolia.stores.backends.rows import StoreVersion, indexed_texts
@@ -155,11 +157,11 @@ class OpenIndexes:
         return self._once(group, lambda: self._lexical(self._snapshot, group))
 
     def _lexical(self, snapshot: Snapshot, group: str) -> Lexical:
-        from spolia.stores.lexical.index import Lexical
-
         opened, analyzer = snapshot.opened, snapshot.manifest(group).analyzer
         folder = opened.store.lexical(snapshot, group)
-        return opened.shared(folder, lambda: Lexical(folder, analyzer, lambda keys: opened.lengths(keys, analyzer)))
+        return opened.shared(
+            folder, lambda: lexical_package.index.Lexical(folder, analyzer, lambda keys: opened.lengths(keys, analyzer))
+        )
 
     def _once(self, key: object, open: Callable[[], T]) -> T:
         found: T | None = self._indexes.get(key)
@@ -171,11 +173,9 @@ class OpenIndexes:
         """What filters and access look at, of the nodes of a group; of None, of the documents themselves."""
         found = self._records.get(group)
         if found is None:
-            from spolia.stores.snapshot.records import Records
-
             if group is not None:
                 self._snapshot.manifest(group)
-            found = self._records[group] = Records(
+            found = self._records[group] = snapshot_package.records.Records(
                 self._snapshot.opened.rows, group, self._inheritance(), self._snapshot.schema
             )
         return found
@@ -191,11 +191,11 @@ class OpenIndexes:
         except StoreCorrupt:  # who searches it says so
             return None
 
-    def _inheritance(self, before: DocumentMetadata | None = None) -> DocumentMetadata:
+    def _inheritance(self, before: snapshot_package.records.DocumentMetadata | None = None) -> DocumentMetadata:
         if self._inherited is None:
-            from spolia.stores.snapshot.records import DocumentMetadata
-
-            self._inherited = DocumentMetadata(self._snapshot.opened.rows, self._snapshot.generation, before)
+            self._inherited = snapshot_package.records.DocumentMetadata(
+                self._snapshot.opened.rows, self._snapshot.generation, before
+            )
         return self._inherited
 
     def _take_over(self, snapshot: Snapshot, before: OpenIndexes) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from spolia.core.plurals import several, were
 from spolia.errors import DataError
+from spolia.evaluation import report
 from spolia.evaluation.data.dataset import counted
 from spolia.evaluation.experiment.comparison import Comparison, Estimates, Slice, compared, sliced, unsliced
 from spolia.evaluation.experiment.flows import inside
@@ -225,15 +226,11 @@ class Report(Value):
         return f"{self.data and f'{self.data}, '}{several(self.n, 'question')} ({which}{times})"
 
     def __str__(self) -> str:
-        from spolia.evaluation.report.tables import text
-
-        return text(self)
+        return report.tables.text(self)
 
     def _repr_html_(self) -> str:
         """Scores and verdicts, which a notebook shows."""
-        from spolia.evaluation.report.html import fragment
-
-        return fragment(self)
+        return report.html.fragment(self)
 
     def json(self) -> dict[str, Any]:
         """Plain data, scores in 0 to 1."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spolia.errors import ModelError, ModelRejected
+from spolia.models import http
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, next_of_chat
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, STREAM, STRUCTURED, Capabilities, able
@@ -100,9 +101,8 @@ class ChatModel(Remote):
         self._must(NEXT_TOKENS, "does not state the most probable next tokens")
         body = self._body(prompt, 1, 0.0, (), True) | {"top_logprobs": top, "max_tokens": 1}
         bound = self._bound(prompt, 1)
-        from spolia.models.http.request import Posting  # urllib3 is only imported when a server is asked
 
-        return Posting(self, "chat/completions", body, bound, next_of_chat).persist()
+        return http.request.Posting(self, "chat/completions", body, bound, next_of_chat).persist()
 
     def _generated(self, prompt: Prompt, body: dict[str, Any], logprobs: bool, on_text: OnText | None) -> Generation:
         self._must(CHAT, "does not chat")
@@ -110,10 +110,9 @@ class ChatModel(Remote):
             self._must(LOGPROBS, "states no log-probabilities")
         if on_text is not None and STREAM in self.capabilities:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        from spolia.models.http.request import ChatCall  # urllib3 is only imported when a server is asked
 
         bound = self.priced(self._bound(prompt, body["max_tokens"]))
-        return ChatCall(self, body, bound, logprobs, on_text).persist()
+        return http.request.ChatCall(self, body, bound, logprobs, on_text).persist()
 
     def _must(self, capability: str, lacking: str) -> None:
         if capability not in self.capabilities:

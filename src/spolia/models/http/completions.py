@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from spolia.errors import EmptyReply, ModelRejected
+from spolia.models import http
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, mapping, ranked_tokens, unstated
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabilities, able
@@ -82,11 +83,9 @@ class CompletionModel(Remote):
             raise ModelRejected(f"{self.who} was not given {capability!r}. Add it to capabilities if it can.")
 
     def _asked(self, text: str, body: dict[str, Any], read: Callable[[Mapping[str, Any]], Out]) -> Out:
-        from spolia.models.http.request import Posting  # urllib3 is only imported when a server is asked
-
         bound = Usage(calls=1, input_tokens=estimated_tokens(text), output_tokens=body["max_tokens"])
         body = {"model": self.model, "prompt": text, **body}
-        return Posting(self, "completions", body, bound, lambda reply: read(_choice(reply))).persist()
+        return http.request.Posting(self, "completions", body, bound, lambda reply: read(_choice(reply))).persist()
 
 
 def written(prompt: Prompt) -> str:

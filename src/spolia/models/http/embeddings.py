@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected, OtherDimension
+from spolia.models import http
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, mapping
 from spolia.models.protocols import Kind
@@ -69,12 +70,10 @@ class EmbeddingModel(Remote):
             ModelRejected: it will not: refused, another dimension, a vector that is none.
             BudgetSpent: refused before it was sent.
         """
-        from spolia.models.http.request import in_requests  # urllib3 is only imported when a server is asked
-
         found = np.empty((len(texts), self.dimension), np.float32)
         first = 0
         for batch in self._batches(texts, kind):
-            for vector in in_requests(self, batch, self._embedded):
+            for vector in http.request.in_requests(self, batch, self._embedded):
                 found[first] = vector
                 first += 1
         return found
@@ -87,10 +86,10 @@ class EmbeddingModel(Remote):
         ...     EmbeddingModel("any", server.url).measured().dimension
         8
         """
-        from spolia.models.http.request import Posting
-
         body = {"model": self.model, "input": ["dimension"], "encoding_format": "float"}
-        return self.but(dimension=Posting(self, "embeddings", body, Usage(embedded=1, input_tokens=3), _size).persist())
+        return self.but(
+            dimension=http.request.Posting(self, "embeddings", body, Usage(embedded=1, input_tokens=3), _size).persist()
+        )
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Length of each text in tokens: an estimate that is rather too high, since only the server could count."""
@@ -101,13 +100,11 @@ class EmbeddingModel(Remote):
         return 1.0
 
     def _batches(self, texts: Sequence[str], kind: Kind) -> Iterator[list[str]]:
-        from spolia.models.http.request import sendable
-
         prefix = self.query_prefix if kind == "query" else self.passage_prefix
         batch: list[str] = []
         size = 0
         for text in texts:
-            sent = sendable(prefix + text, self.window)
+            sent = http.request.sendable(prefix + text, self.window)
             tokens = estimated_tokens(sent)
             if batch and (len(batch) == self.batch_texts or size + tokens > self.batch_tokens):
                 yield batch
@@ -118,13 +115,11 @@ class EmbeddingModel(Remote):
             yield batch
 
     def _embedded(self, batch: Sequence[str]) -> Vectors:
-        from spolia.models.http.request import Posting
-
         body: dict[str, Any] = {"model": self.model, "input": list(batch), "encoding_format": "float"}
         if self.shortened:
             body["dimensions"] = self.dimension
         bound = Usage(embedded=len(batch), input_tokens=sum(map(estimated_tokens, batch)))
-        call = Posting(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch)))
+        call = http.request.Posting(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch)))
         call.largest += BYTES_PER_NUMBER * len(batch) * self.dimension
         return call.persist()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from spolia.egress.exchange import RequestLimits, Response, release
 from spolia.errors import ModelRejected, ModelUnavailable
@@ -11,9 +11,6 @@ from spolia.models.http.replies import DONE, Reply, estimated_tokens, events, fe
 from spolia.models.http.retry import Attempts, Out, chunks, content, largest_reply, without
 from spolia.models.protocols import unread
 from spolia.types import Generation, Usage
-
-if TYPE_CHECKING:
-    from spolia.models.http.chat import ChatModel
 
 
 @dataclass
@@ -91,7 +88,7 @@ def in_requests(
 class ChatCall(Attempts[Generation]):
     """One `generate` with its attempts."""
 
-    model: "ChatModel"
+    model: Remote
     body: Mapping[str, Any]
     bound: Usage
     logprobs: bool

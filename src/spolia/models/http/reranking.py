@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from spolia.errors import ModelError, ModelRejected
+from spolia.models import http
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimated_tokens, mapping
 from spolia.types import Usage, Value
@@ -140,12 +141,13 @@ class RerankModel(Remote):
                 f"{self.who} is asked in a form without pictures. Write form='jina' for a server that takes them as "
                 "Jina's does, or rerank by texts (CrossEncoder)."
             )
-        from spolia.models.http.request import in_requests  # urllib3 is only imported when a server is asked
 
         size = min(self.batch_texts, form.most)
         parts = [passages[start : start + size] for start in range(0, len(passages), size)]
         return tuple(
-            score for part in parts for score in in_requests(self, part, lambda some: self._scored(query, some))
+            score
+            for part in parts
+            for score in http.request.in_requests(self, part, lambda some: self._scored(query, some))
         )
 
     def priced(self, usage: Usage) -> Usage:
@@ -153,15 +155,13 @@ class RerankModel(Remote):
         return found.but(cost_usd=found.cost_usd + self.usd_per_request)
 
     def _scored(self, query: str, passages: Sequence[str | bytes]) -> list[float]:
-        from spolia.models.http.request import Posting, sendable
-
-        sent = [one if isinstance(one, bytes) else sendable(one, self.window) for one in passages]
-        asked = sendable(query, self.window)
+        sent = [one if isinstance(one, bytes) else http.request.sendable(one, self.window) for one in passages]
+        asked = http.request.sendable(query, self.window)
         form = form_of(self.base_url, self.form)
         body, array = form.body(self.model, asked, sent), "results" if form.is_bare else ""
         tokens = sum(PICTURE_TOKENS if isinstance(one, bytes) else estimated_tokens(one) for one in sent)
         bound = Usage(input_tokens=tokens + len(sent) * estimated_tokens(asked))
-        return Posting(self, "rerank", body, bound, lambda reply: _read(reply, len(sent)), array).persist()
+        return http.request.Posting(self, "rerank", body, bound, lambda reply: _read(reply, len(sent)), array).persist()
 
 
 def _read(reply: Mapping[str, Any], count: int) -> list[float]:

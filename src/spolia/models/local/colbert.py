@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spolia import models
 from spolia.core.run_context import charge
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, WeightsError
@@ -79,8 +80,6 @@ class LocalColBERT(Local):
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
         """Vectors of length 1 for the tokens of each text that count."""
-        from spolia.models.vectors import TokenVectors
-
         found: dict[int, Vectors] = {}
         if len(texts):
             opened = self.opened()
@@ -100,14 +99,12 @@ class LocalColBERT(Local):
                     hidden = states[at, : len(row)].double().cpu().numpy()
                     found[number] = (hidden[np.array(counts)] @ onto).astype(np.float32)
         charge(Usage(embedded=len(texts)))
-        return TokenVectors.of([found[number] for number in range(len(texts))], self.dimension)
+        return models.vectors.TokenVectors.of([found[number] for number in range(len(texts))], self.dimension)
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
         """For each text Σ over the question's tokens of their largest product with a token of the text: a `Scorer`."""
-        from spolia.models.vectors import max_sims
-
         asked = self.embed_tokens([query], kind="query").row(0)
-        return tuple(max_sims(asked, self.embed_tokens(texts, kind="passage")).tolist())
+        return tuple(models.vectors.max_sims(asked, self.embed_tokens(texts, kind="passage")).tolist())
 
     @property
     def _folder(self) -> Path:

@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from spolia import models
 from spolia.core.run_context import charge, check_cancelled
 from spolia.deferred import Image
 from spolia.deferred import numpy as np
@@ -254,10 +255,8 @@ class LocalSparseEmbedder(LocalEncoder):
 
     def embed_sparse(self, texts: Sequence[str], *, kind: Kind) -> SparseRows:
         """One row of weights for each text."""
-        from spolia.models.vectors import SparseRows
-
         if not len(texts):
-            return SparseRows.of(())
+            return models.vectors.SparseRows.of(())
         found: dict[int, dict[int, float]] = {}
         opened = self.opened()
         for batch, given in self.in_batches(self.rows(texts, kind)):
@@ -268,7 +267,7 @@ class LocalSparseEmbedder(LocalEncoder):
                 terms = row.nonzero().flatten()
                 found[number] = dict(zip(terms.tolist(), row[terms].tolist(), strict=True))
             charge(Usage(embedded=len(batch)))
-        return SparseRows.of(found[number] for number in range(len(texts)))
+        return models.vectors.SparseRows.of(found[number] for number in range(len(texts)))
 
 
 @dataclass(frozen=True)
@@ -293,14 +292,12 @@ class LocalTokenEmbedder(LocalEncoder):
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
         """Vectors of length 1 for the tokens of each text, special ones included: E(t) = P h_t / |P h_t|."""
-        from spolia.models.vectors import TokenVectors
-
         vectors: list[Vectors] = self.hidden_states(texts, kind=kind)
         if self.projection:
             onto = self._projection().astype(np.float64).T
             vectors = [(states @ onto).astype(np.float32) for states in vectors]
         charge(Usage(embedded=len(texts)))
-        return TokenVectors.of(vectors, self.dimension)
+        return models.vectors.TokenVectors.of(vectors, self.dimension)
 
     def own_tokens(self, texts: Sequence[str], *, kind: Kind) -> list[list[bool]]:
         """Which of the tokens that `embed_tokens` gives are a text's own, rather than special ones put around it."""

@@ -6,8 +6,10 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia import retrieval
 from spolia.core.validation import validate
 from spolia.errors import WiringError
+from spolia.retrieval import graph
 from spolia.retrieval.graph.edges import Edges, SharedEntities
 from spolia.stores.backends import sql
 from spolia.stores.corpus import NodeGroup, refuse_no_group
@@ -95,19 +97,18 @@ class NodeGraph(Value):
         return found
 
     def _made(self, snapshot: Snapshot, access: frozenset[str] | None) -> Links:
-        from spolia.retrieval.array_files import SUFFIX
-        from spolia.retrieval.graph.build import GraphBuild, drop_others, earlier, kept, nearest_of
-
         folder = links_folder(snapshot.opened.folder, self.group.name)
-        path = folder / f"g{snapshot.version}-{digest_of((MADE, *self.edges)).hex()[:16]}{SUFFIX}"
+        path = folder / f"g{snapshot.version}-{digest_of((MADE, *self.edges)).hex()[:16]}{retrieval.array_files.SUFFIX}"
         if access is not None:
-            return GraphBuild(snapshot, self.group.name, nearest_of([path], self.edges), access).links(self.edges)
-        drop_others(folder, snapshot.opened.was_published)  # of what a backup has taken the place of
+            return graph.build.GraphBuild(
+                snapshot, self.group.name, graph.build.nearest_of([path], self.edges), access
+            ).links(self.edges)
+        graph.build.drop_others(folder, snapshot.opened.was_published)  # of what a backup has taken the place of
 
         def build() -> tuple[Links, dict[Edges, NearestNeighbours]]:
-            building = GraphBuild(snapshot, self.group.name, earlier(path, self.edges))
+            building = graph.build.GraphBuild(snapshot, self.group.name, graph.build.earlier(path, self.edges))
             return building.links(self.edges), building.neighbours
 
-        found = kept(path, build, self.edges)
-        drop_others(folder, lambda version: bool(snapshot.opened.row(sql.IS_KEPT, version[:1])))
+        found = graph.build.kept(path, build, self.edges)
+        graph.build.drop_others(folder, lambda version: bool(snapshot.opened.row(sql.IS_KEPT, version[:1])))
         return found

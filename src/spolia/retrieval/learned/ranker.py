@@ -10,14 +10,15 @@ from spolia.core.run_context import note, reach
 from spolia.errors import ManifestMismatch, WeightsError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.models.trained_weights import RANKER, TrainedWeights
+from spolia.retrieval import learned
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.retrieval.vector_search import read, refuse_other, vectors_of
+from spolia.stores import groups, vectors
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.hit_order import best_hits
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
-    from spolia.retrieval.learned.features import QuestionInGroup
     from spolia.retrieval.learned.scores import Score
     from spolia.stores.snapshot.snapshot import Snapshot
 
@@ -87,20 +88,20 @@ class LearnedRanker(GroupSearch):
         return snapshot_of(self.group, self.names, self.embedder)
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        from spolia.retrieval.learned.features import FEATURES
-        from spolia.retrieval.learned.scores import ranked
-
         reach(self.weights)
         passes = self._passes(snapshot)
         asked = searched_in(snapshot, self.group, self.names, self.embedder, query, who, wanted)
-        found = ranked(asked, passes)
+        found = learned.scores.ranked(asked, passes)
         keys = snapshot.open.records(self.group.name).keys[found.positions].tolist()
         best = best_hits(zip(keys, found.scores.tolist(), strict=True), self.top_k, snapshot.ids)
         row = {key: at for at, key in enumerate(keys)}
         ids = snapshot.ids([key for key, _ in best])
         parts = {
             ids[key]: tuple(
-                sorted(zip(FEATURES, found.contributions[row[key]].tolist(), strict=True), key=lambda one: -abs(one[1]))
+                sorted(
+                    zip(learned.features.FEATURES, found.contributions[row[key]].tolist(), strict=True),
+                    key=lambda one: -abs(one[1]),
+                )
             )[:EXPLAINED]
             for key, _ in best
         }
@@ -130,21 +131,17 @@ class LearnedRanker(GroupSearch):
 @lru_cache(maxsize=16)
 def read_passes(sha256: str, weights: TrainedWeights) -> tuple[Score, ...]:
     """The scores of all passes; read once for each state of the file."""
-    from spolia.retrieval.learned.scores import score_of
-
     passes = weights.plain(RANKER).get("passes")
     if not isinstance(passes, list) or not passes:
         raise WeightsError(f"{weights.place} holds no passes of a ranker. Train it again.")
-    return tuple(map(score_of, passes))
+    return tuple(map(learned.scores.score_of, passes))
 
 
 def snapshot_of(group: NodeGroup, names: str, embedder: Embedder | None) -> Snapshot:
     """The generation that the run has pinned, in which a group, its names and its vectors are built."""
-    from spolia.stores.groups.materialise import with_vectors
-
     if names:
         group.corpus.group(names).snapshot()
-    return (group if embedder is None else with_vectors(group, embedder)).snapshot()
+    return (group if embedder is None else groups.materialise.with_vectors(group, embedder)).snapshot()
 
 
 def groups_of(snapshot: Snapshot, group: NodeGroup, names: str, embedder: Embedder | None) -> dict[str, Any]:
@@ -166,16 +163,13 @@ def searched_in(
     query: Query,
     who: frozenset[str],
     wanted: Filter | None,
-) -> QuestionInGroup:
+) -> learned.features.QuestionInGroup:
     """A question in a group, ready for candidates; the run notes where titles and names are missing."""
-    from spolia.retrieval.learned.features import QuestionInGroup
-    from spolia.stores.vectors.search import unit
-
     vector = None
     if embedder is not None:
         refuse_other(group, snapshot, embedder)
-        vector = unit(vectors_of([query], [read(query, embedder)], embedder))[0]
-    asked = QuestionInGroup(
+        vector = vectors.search.unit(vectors_of([query], [read(query, embedder)], embedder))[0]
+    asked = learned.features.QuestionInGroup(
         snapshot, group.name, names, embedder.name if embedder else "", searched(query), vector, who, wanted
     )
     if not len(asked.links.texts.titled.nodes) and not len(asked.links.texts.named.nodes):

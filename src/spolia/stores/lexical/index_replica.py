@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
 from spolia.private_files import make_folder, private, set_aside
+from spolia.stores import lexical as lexical_package
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import StoreVersion, nodes_to_index
 from spolia.stores.files import (
@@ -62,12 +63,10 @@ _COMPARED = 256
 
 def _is_of_these_texts(folder: Path, manifest: Manifest, opened: OpenStore) -> bool:
     """Whether an index was made of the texts that the database has now; a restored backup may have others."""
-    from spolia.stores.lexical.index import Lexical
-
     if folder in _looked_at:
         return True
     try:
-        lexical = Lexical(folder, manifest.analyzer)
+        lexical = lexical_package.index.Lexical(folder, manifest.analyzer)
         keys = lexical.keys()
         some = keys[:: max(1, len(keys) // _COMPARED)]
         rows = opened.rows(sql.NODES_TO_INDEX, {"keys": json.dumps(some)})
@@ -114,8 +113,6 @@ def _alone(store: Path) -> Iterator[None]:
 
 
 def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
-    from spolia.stores.lexical.index_writer import freeze
-
     values = {"grp": manifest.group, "at": snapshot.generation}
     live = {key for (key,) in snapshot.opened.each(sql.LIVE_KEYS, values)}
     base, indexed = _newest(target.parent, manifest, snapshot.opened)
@@ -124,19 +121,19 @@ def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
         base, indexed = None, set()
     fail_point("follow.build")
     added = _texts(snapshot, sorted(live - indexed))
-    freeze(target, base, sorted(indexed - live), added, manifest.analyzer, doing="made", fields=fields)
+    lexical_package.index_writer.freeze(
+        target, base, sorted(indexed - live), added, manifest.analyzer, doing="made", fields=fields
+    )
 
 
 def _newest(folder: Path, manifest: Manifest, opened: OpenStore) -> tuple[Path | None, set[int]]:
     """The newest index that is whole and of a publication of this store, and the keys in it."""
-    from spolia.stores.lexical.index import Lexical
-
     names = {path: path.name[1:].partition(".") for path in folder.glob("g*") if path.suffix != ".tmp"}
     there = {path: StoreVersion(int(number), id) for path, (number, _, id) in names.items()}
     for base, version in sorted(there.items(), key=lambda pair: pair[1], reverse=True):
         try:
             if opened.was_published(version) and not damaged(base) and _is_of_these_texts(base, manifest, opened):
-                return base, set(Lexical(base, manifest.analyzer).keys())
+                return base, set(lexical_package.index.Lexical(base, manifest.analyzer).keys())
         except StoreCorrupt:
             continue
     return None, set()

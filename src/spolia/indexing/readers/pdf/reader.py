@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from spolia.errors import installed
+from spolia.indexing.readers import pdf
 from spolia.indexing.readers.pictures.image import OCR, Ocr
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
@@ -75,5 +76,4 @@ class PageImage(Value):
 
 def _machinery(blob: Blob) -> ModuleType:
     with installed("pdf", "pypdfium2", f"Reading {blob.uri}"):
-        from spolia.indexing.readers.pdf import document
-    return document
+        return pdf.document

@@ -14,7 +14,7 @@ import numpy as np
 
 from spolia.indexing.readers.pdf.drawings import NO_RULES, Drawn, merged
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, begins, boxes, middle_value, steps
-from spolia.indexing.readers.pdf.lines import HYPHEN, NO_TEXT, PageLine
+from spolia.indexing.readers.pdf.lines import HYPHEN, NO_TEXT, PageLine, PageTable
 from spolia.indexing.readers.unit_failures import Attempt
 
 
@@ -422,20 +422,6 @@ _LONGEST = 40
 _MOST_CELLS = 5_000
 _LEAST_LETTERS = 4
 """Two rows of two cells."""
-
-
-@dataclass(frozen=True, eq=False)
-class PageTable:
-    """A table on a page; every row has the same number of cells, and `letters` are the numbers of its characters."""
-
-    rows: tuple[tuple[str, ...], ...]
-    areas: tuple[Area, ...]
-    letters: Any
-
-    @property
-    def area(self) -> Area:
-        """All of it."""
-        return Area.around(self.areas)
 
 
 def tables_of(grids: Iterable[Grid], letters: Letters, text: str, attempt: Attempt) -> list[PageTable]:

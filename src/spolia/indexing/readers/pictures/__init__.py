@@ -1,1 +1,5 @@
 """Pictures: their letters, recognised, and their bytes."""
+
+from spolia.core.public_names import submodules
+
+__getattr__ = submodules(__name__)

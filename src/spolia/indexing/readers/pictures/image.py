@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.core.patterns import pattern
 from spolia.errors import installed
+from spolia.indexing.readers import pdf, pictures
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
@@ -123,25 +124,22 @@ def _sureness(words: list[list[str]]) -> float:
 
 
 def _line(words: list[list[str]], scale: float) -> "Iterator[PageLine]":
-    from spolia.indexing.readers.pdf.geometry import Area
-    from spolia.indexing.readers.pdf.lines import PageLine
-
     if _sureness(words) < _LEAST_SURE:
         return
     areas = [
-        Area(left * scale, top * scale, (left + width) * scale, (top + height) * scale)
+        pdf.geometry.Area(left * scale, top * scale, (left + width) * scale, (top + height) * scale)
         for left, top, width, height in ([int(value) for value in fields[6:10]] for fields in words)
     ]
-    yield PageLine(_UNSPACED.sub("", " ".join(fields[11].strip() for fields in words)), Area.around(areas))
+    yield pdf.lines.PageLine(
+        _UNSPACED.sub("", " ".join(fields[11].strip() for fields in words)), pdf.geometry.Area.around(areas)
+    )
 
 
 def _marked(lines: "list[PageLine]") -> "list[PageLine]":
     """A hyphen at the end of a line before a small letter is the mark of a broken word."""
-    from spolia.indexing.readers.pdf.lines import HYPHEN
-
     for line, following in pairwise(lines):
         if following.text[0].islower():
-            line.text = _BROKEN.sub(HYPHEN, line.text)
+            line.text = _BROKEN.sub(pdf.lines.HYPHEN, line.text)
     return lines
 
 
@@ -166,8 +164,8 @@ class ImageReader(Value):
 
     def read(self, blob: Blob, /) -> Reading:
         with installed("images", "pillow and pypdfium2", f"Reading {blob.uri}"):
-            from spolia.indexing.readers.pictures.pages import reading_of
-        return reading_of(self, blob)
+            pages = pictures.pages
+        return pages.reading_of(self, blob)
 
     def lacking(self) -> str:
         """What is missing to read the text in pictures."""

@@ -13,6 +13,7 @@ from psycopg import errors
 from spolia.errors import NotAStore, StoreError
 from spolia.models.file_hash import cache_folder
 from spolia.private_files import make_folder
+from spolia.stores.backends import postgres as postgres_package
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection
 from spolia.stores.backends.postgres import dialect
@@ -142,10 +143,8 @@ class PostgresBackend(Backend):
         return followed(snapshot, group)
 
     def embedding(self, connection: Connection) -> VectorWriter:
-        from spolia.stores.backends.postgres.vectors import VectorTableWriter
-
         assert isinstance(connection, PostgresSession)
-        return VectorTableWriter(self._opened(timeout_s=WRITE_S)[0], connection)
+        return postgres_package.vectors.VectorTableWriter(self._opened(timeout_s=WRITE_S)[0], connection)
 
     def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
         for group, manifest in manifests.items():
@@ -158,21 +157,20 @@ class PostgresBackend(Backend):
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return []
-        from spolia.stores.backends.postgres.vectors import index_large
 
         assert isinstance(connection, PostgresSession)
-        return index_large(connection, manifests)
+        return postgres_package.vectors.index_large(connection, manifests)
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
-        from spolia.stores.backends.postgres.vectors import search_of, sparse_search_of
-
         how = snapshot.manifest(group).embedded(embedder)
-        return (sparse_search_of if how is not None and how.is_sparse else search_of)(snapshot, group, embedder)
+        return (
+            postgres_package.vectors.sparse_search_of
+            if how is not None and how.is_sparse
+            else postgres_package.vectors.search_of
+        )(snapshot, group, embedder)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
-        from spolia.stores.backends.postgres.vectors import search_of
-
-        return search_of(snapshot, group, embedder)
+        return postgres_package.vectors.search_of(snapshot, group, embedder)
 
     def repair(self, connection: Connection) -> list[str]:
         return forget_damaged(self.folder)

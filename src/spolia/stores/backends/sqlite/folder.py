@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.private_files import make_folder, private, set_aside, touch
 from spolia.record_files import lost_ahead
+from spolia.stores import vectors
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, Manifests
 from spolia.stores.backends.publication import wait_for_right
@@ -182,14 +183,10 @@ class FolderBackend:
         return lexical_folder(self.folder, group, snapshot.indexes[group][0])
 
     def embedding(self, connection: Connection) -> VectorWriter:
-        from spolia.stores.vectors.segments import SegmentWriter
-
-        return SegmentWriter(self.folder, connection)
+        return vectors.segments.SegmentWriter(self.folder, connection)
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
-        from spolia.stores.vectors.external_index import chosen_search
-
-        return chosen_search(snapshot, group, embedder)
+        return vectors.external_index.chosen_search(snapshot, group, embedder)
 
     def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
         if beside := self._beside(connection, manifests):
@@ -208,17 +205,17 @@ class FolderBackend:
     def _beside(self, connection: Connection, manifests: Manifests) -> ExternalIndexes | None:
         if not any(how.is_beside for manifest in manifests.values() for how in manifest.embeddings):
             return None
-        from spolia.stores.vectors.external_index import ExternalIndexes
 
-        return ExternalIndexes(self.folder, connection, manifests)
+        return vectors.external_index.ExternalIndexes(self.folder, connection, manifests)
 
     def compact(self, manifests: Manifests, *, ended: bool, waits: bool, connection: Connection | None = None) -> bool:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return False
-        from spolia.stores.vectors.compaction import Compaction
 
         with closing(self.reading()) if connection is None else nullcontext(connection) as reading:
-            compaction = Compaction(self.folder, reading, manifests, ended, lambda: self.writing(inf))
+            compaction = vectors.compaction.Compaction(
+                self.folder, reading, manifests, ended, lambda: self.writing(inf)
+            )
             if not compaction.is_needed():
                 return False
             try:
@@ -229,9 +226,7 @@ class FolderBackend:
                 return compaction.run()
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
-        from spolia.stores.vectors.segment_search import located
-
-        return located(snapshot, group, embedder)[0]
+        return vectors.segment_search.located(snapshot, group, embedder)[0]
 
     def sweep(self, connection: Connection) -> list[str]:
         generations = connection.execute(sql.GENERATIONS).fetchall()
@@ -242,9 +237,7 @@ class FolderBackend:
     def repair(self, connection: Connection) -> list[str]:
         said = []
         if manifests := self._embedded(connection):
-            from spolia.stores.vectors.graphs import damaged_graphs
-
-            for path, wrong in damaged_graphs(self.folder).items():
+            for path, wrong in vectors.graphs.damaged_graphs(self.folder).items():
                 set_aside(path, self.folder)
                 said.append(f"{wrong}. It is built again.")
             if beside := self._beside(connection, manifests):
@@ -269,9 +262,7 @@ class FolderBackend:
         yield from backend_problems(connection)
         yield from damaged_segments(self.folder, connection).values()
         if manifests := self._embedded(connection):
-            from spolia.stores.vectors.graphs import damaged_graphs
-
-            yield from damaged_graphs(self.folder).values()
+            yield from vectors.graphs.damaged_graphs(self.folder).values()
             if beside := self._beside(connection, manifests):
                 yield from beside.problems()
 
@@ -377,10 +368,8 @@ def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
 
 def _register(connection: Connection, path: Path) -> bool:
     """Whether the segment holds a vector that the database lacks; it is registered then."""
-    from spolia.stores.vectors.segments import content_of, dimension_of, open_any
-
-    segment, number = open_any(path), int(path.stem)
-    count, dimension = len(segment.hashes), dimension_of(content_of(segment))
+    segment, number = vectors.segments.open_any(path), int(path.stem)
+    count, dimension = len(segment.hashes), vectors.segments.dimension_of(vectors.segments.content_of(segment))
     fail_point("adopt.write")
     connection.execute(sql.ADD_SEGMENT, (segment.embedder, number, dimension, count, path.stat().st_size))
     rows = ((segment.embedder, hash, number, row) for row, hash in enumerate(segment.hashes))
