@@ -1,5 +1,7 @@
 """SQLite's dialect of the statements as PostgreSQL's. Both compare texts byte by byte, so the order is the same."""
 
+from __future__ import annotations
+
 import re
 from functools import lru_cache
 
