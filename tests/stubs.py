@@ -7,27 +7,34 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from spolia.core.public_names import MODULE_OF, names_of
+import spolia
+from spolia.core.public_names import names_of
 
 
 def packages() -> Iterator[str]:
-    """Packages whose names are imported on first use."""
-    parents = {".".join(module.split(".")[:depth]) for module in MODULE_OF.values() for depth in (1, 2, 3)}
-    for package in sorted(parents - set(MODULE_OF.values())):
-        if hasattr(import_module(package), "__all__") and "__getattr__" in vars(import_module(package)):
-            yield package
+    """Packages whose names or modules are imported on first use."""
+    root = Path(str(spolia.__file__)).parent
+    for path in sorted(root.rglob("__init__.py")):
+        if "\n__getattr__" in path.read_text("utf-8"):
+            yield ".".join(("spolia", *path.parent.relative_to(root).parts))
 
 
 def file_of(package: str) -> Path:
     return Path(str(import_module(package).__file__)).with_suffix(".pyi")
 
 
+def public(package: str) -> dict[str, str]:
+    """The public names that a package offers, with the module of each."""
+    return dict(names_of(package)) if hasattr(import_module(package), "__all__") else {}
+
+
 def stub(package: str) -> str:
     """What a type checker sees of a package."""
-    lines = sorted(f"from {module} import {name} as {name}\n" for name, module in names_of(package).items())
+    names = public(package)
+    lines = sorted(f"from {module} import {name} as {name}\n" for name, module in names.items())
     if package == "spolia":
         return "".join([*lines, "\n__version__: str\n"])
-    modules = {found.name for found in iter_modules(import_module(package).__path__)} - names_of(package).keys()
+    modules = {found.name for found in iter_modules(import_module(package).__path__)} - names.keys()
     return "".join([*(f"from {package} import {name} as {name}\n" for name in sorted(modules)), *lines])
 
 

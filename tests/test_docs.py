@@ -123,6 +123,7 @@ def test_made_parts_are_what_the_code_and_the_measurements_say(page: Path) -> No
     assert page.read_text() == pages.filled(page.read_text()), "write `make pages`"
 
 
+@pytest.mark.slow
 def test_every_command_has_its_part_of_the_page() -> None:
     found = (ROOT / "docs" / "reference" / "options.md").read_text()
     assert [name for _, name, _ in pages.PART.findall(found)] == ["exit codes", "options", *pages.commands()]

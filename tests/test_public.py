@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import spolia
-from spolia.core.public_names import names_of
 from tests import stubs
 from tests.cases import check_each
 
@@ -20,7 +19,7 @@ from tests.cases import check_each
 @check_each("package", list(stubs.packages()))
 def test_a_package_gives_each_of_its_public_names(package: str) -> None:
     found: Any = importlib.import_module(package)
-    for name, module in names_of(package).items():
+    for name, module in stubs.public(package).items():
         assert getattr(found, name) is getattr(importlib.import_module(module), name)
 
 

@@ -15,6 +15,7 @@ from tests.pages import COMMANDS
 URL = "http://127.0.0.1:8000/v1"
 
 
+@pytest.mark.slow
 def test_each_command_that_names_a_model_takes_tokens_to_think() -> None:
     open_, taking = [COMMANDS.get_command(None, name) for name in COMMANDS.list_commands(None)], []
     for command in open_:

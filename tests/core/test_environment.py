@@ -153,7 +153,7 @@ def test_what_is_no_name_of_a_variable_is_not_allowed() -> None:
 
 
 def test_a_file_of_sources_names_only_what_is_allowed(tmp_path: Path) -> None:
-    from spolia.cli.ingest import named_sources
+    from spolia.cli.sources import named_sources
 
     (tmp_path / "s.yaml").write_text("- WebPages: {start: [http://203.0.113.9/], headers: {Cookie: '${MY_KEY}'}}\n")
     with pytest.raises(FlowFileError, match="--allow-env MY_KEY"):

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.core.codec import decode, encode
-from spolia.core.combinators import Best, Branch, Choice, Guard, Identity, Point, Space, decide, places, settle
+from spolia.core.combinators import Best, Branch, Choice, Guard, Identity, Space, decide, places, settle
+from spolia.core.combinators.space import Point
 from spolia.core.function import step
 from spolia.core.operator import Operator, inside
 from spolia.errors import UndecidedError, WiringError

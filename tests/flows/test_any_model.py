@@ -238,7 +238,7 @@ def test_a_judge_that_always_or_never_says_enough_ends_the_chain_at_once_or_at_i
 @pytest.mark.slow
 @check_each("name", [*MODULES])
 def test_a_flow_comes_back_from_its_file(name: str) -> None:
-    from spolia.cli.flow_parts import described
+    from spolia.cli.flow_views import described
 
     flow = described(name)
     again = load(dump(flow))

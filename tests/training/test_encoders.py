@@ -23,7 +23,8 @@ from spolia.post_retrieval.compression import Extractive
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import NodeGroup
-from spolia.training.parts import TrainingContext, trainer_of
+from spolia.training.parts import trainer_of
+from spolia.training.trainer import TrainingContext
 from spolia.training.training import Trained, train
 from spolia.types import Item, Query
 from tests.training.test_query_adapter import ReadsMiles

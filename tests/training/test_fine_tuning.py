@@ -18,8 +18,9 @@ from spolia.models.onnx.tuned_minilm import MiniLMScorer, TunedMiniLM
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.training.parts import TrainingContext, trainer_of
+from spolia.training.parts import trainer_of
 from spolia.training.sufficiency import SampledChain, SufficiencyTrainer, beginnings
+from spolia.training.trainer import TrainingContext
 from spolia.training.training import train
 from spolia.types import Chain, Item, Query
 from tests.models.local.tiny import bert, saved, word_pieces

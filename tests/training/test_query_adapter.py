@@ -20,7 +20,7 @@ from spolia.models.trained_weights import TrainedWeights, hash_of
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import NodeGroup
 from spolia.testing import HashingEmbedder
-from spolia.training.parts import TrainingContext, trainer_of
+from spolia.training.parts import trainer_of
 from spolia.training.query_adapter import (
     AdapterRows,
     AdapterTrainer,
@@ -30,6 +30,7 @@ from spolia.training.query_adapter import (
     reinforce,
     spread,
 )
+from spolia.training.trainer import TrainingContext
 from spolia.training.training import train
 from spolia.types import Document, Generation, Item, Node, Prompt, Quote, Span
 from tests.post_retrieval.compression.scorer import Scorer

@@ -15,8 +15,9 @@ from spolia.models.trained_weights import TrainedWeights
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.learned.term_weights import FEATURES, WeightedTerms, repeat_words, term_features
 from spolia.stores.corpus import NodeGroup
-from spolia.training.parts import TrainingContext, trainer_of
+from spolia.training.parts import trainer_of
 from spolia.training.term_weights import TermWeightsTrainer, WordsOfQuestion
+from spolia.training.trainer import TrainingContext
 from spolia.training.training import train
 from spolia.types import Item, Query
 from tests.retrieval.conftest import store

@@ -22,7 +22,8 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.learned.ranker import LearnedRanker
 from spolia.stores.corpus import NodeGroup
 from spolia.training import training
-from spolia.training.parts import Arrays, TrainingContext, trainer_of
+from spolia.training.parts import trainer_of
+from spolia.training.trainer import Arrays, TrainingContext
 from spolia.training.training import QuestionSplit, Trained, marks, train
 from spolia.types import Item, Query, Ranking
 

@@ -2,6 +2,7 @@ from spolia.core import call_bounds as call_bounds
 from spolia.core import check as check
 from spolia.core import codec as codec
 from spolia.core import combinators as combinators
+from spolia.core import deprecation as deprecation
 from spolia.core import draw as draw
 from spolia.core import draw_svg as draw_svg
 from spolia.core import environment as environment

@@ -137,7 +137,8 @@ class Operator(ABC, Generic[In, Out]):
             raise _refusal(self, value)
         context = current_context.get()
         if context is not None:
-            return context.step(self, value)
+            result: Out = context.step(self, value)
+            return result
         try:
             found = self.apply(value)
         except Exception as error:
@@ -188,7 +189,8 @@ class Operator(ABC, Generic[In, Out]):
         >>> asyncio.run(main())
         [0, 2, 4]
         """
-        return await self._run_context("acall", value).acall(self, value)
+        result: Out = await self._run_context("acall", value).acall(self, value)
+        return result
 
     @final
     async def abatch(self, values: Sequence[In], /) -> list[Out | Failure]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from spolia import optimizer
 from spolia.core.combinators.space import Point
 from spolia.core.operator import Operator
 from spolia.evaluation.measures.measure import CostMeasure, Measure
@@ -133,9 +134,7 @@ class TunedFlow(Value):
 
     def _repr_html_(self) -> str:
         """Return the finalists and the chosen flow as HTML, which a notebook shows."""
-        from spolia.optimizer.report import render_fragment
-
-        return render_fragment(self)
+        return optimizer.report.render_fragment(self)
 
     def json(self) -> dict[str, Any]:
         """Return the result as plain data."""

@@ -13,6 +13,7 @@ from spolia.core.sweepable import Swept
 from spolia.core.type_compatibility import refuse_counts
 from spolia.deferred import numpy as np
 from spolia.errors import StepFailed
+from spolia.ranking.alignment import Aligned
 from spolia.ranking.fusion import checked_weights
 from spolia.types import Hit, Node, Query, Ranking
 from spolia.types.value import maker
@@ -94,8 +95,6 @@ class SideBySide:
     @classmethod
     def of(cls, rankings: Sequence[Ranking]) -> Self:
         """Rankings with what is needed to fuse them; StepFailed without any."""
-        from spolia.ranking.alignment import Aligned
-
         if not rankings:
             raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
         held = [{hit.node.id: hit for hit in reversed(ranking.hits)} for ranking in rankings]
@@ -117,8 +116,6 @@ class SideBySide:
 
         The nodes are fetched of those documents that may be among the best.
         """
-        from spolia.ranking.alignment import Aligned
-
         found = [ranking.late for ranking in rankings]
         parts = [late for late in found if late is not None]
         if not parts or len(parts) < len(found) or any(late.fetch != parts[0].fetch for late in parts):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia import models
 from spolia.core.call_bounds import unknown
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, degrade, note
@@ -265,10 +266,8 @@ class ColBERT(Judging):
     strict: bool = False
 
     def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
-        from spolia.models.vectors import max_sims
-
         asked = self.embedder.embed_tokens([question], kind="query").row(0)
-        found: list[float] = max_sims(asked, self.embedder.embed_tokens(texts, kind="passage")).tolist()
+        found: list[float] = models.vectors.max_sims(asked, self.embedder.embed_tokens(texts, kind="passage")).tolist()
         return found
 
 

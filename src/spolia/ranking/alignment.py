@@ -1,17 +1,21 @@
 """Ranked lists side by side, as numbers of one row for each list and one column for each document."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import fsum
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+from spolia.deferred import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Scored: TypeAlias = Sequence[tuple[str, float]]
-Numbers: TypeAlias = npt.NDArray[np.float64]
-Places: TypeAlias = npt.NDArray[np.int64]
+Numbers: TypeAlias = "npt.NDArray[np.float64]"
+Places: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True, eq=False)

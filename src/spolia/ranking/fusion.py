@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spolia.deferred import numpy as np
+from spolia.ranking.alignment import Aligned, summed
 from spolia.ranking.scalings import Scaling, finite
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ def reciprocal_rank_fusion(
     >>> [(name, round(score, 4)) for name, score in reciprocal_rank_fusion([[("a", 3), ("b", 1)], [("b", 0.9)]])]
     [('b', 0.0325), ('a', 0.0164)]
     """
-    from spolia.ranking.alignment import Aligned
-
     weighed = checked_weights(len(lists), weights)
     aligned = Aligned.of(lists)
     return _paired(aligned, by_rank(aligned, [k], np.array([weighed])), weighed)
@@ -66,8 +65,6 @@ def convex_combination(
     >>> convex_combination([[("a", 8.0), ("b", 4.0)], [("b", 0.5), ("c", 0.1)]], scaling=min_max)
     [('a', 0.5), ('b', 0.5), ('c', 0.0)]
     """
-    from spolia.ranking.alignment import Aligned
-
     weighed = checked_weights(len(lists), weights)
     aligned = Aligned.of(lists)
     scalings = [scaling] * len(lists) if callable(scaling) else scaling
@@ -84,16 +81,12 @@ def highest_score(lists: Sequence[Scored]) -> list[tuple[str, float]]:
     >>> highest_score([[("a", 0.9), ("b", 0.2)], [("b", 0.5), ("c", 0.4)]])
     [('a', 0.9), ('b', 0.5), ('c', 0.4)]
     """
-    from spolia.ranking.alignment import Aligned
-
     aligned = Aligned.of(lists)
     return _paired(aligned, by_highest(aligned), [1.0] * len(lists))
 
 
 def by_rank(aligned: Aligned, ks: Sequence[float], weights: Numbers) -> Numbers:
     """float64[ks, documents]: Σ_r w_r / (k + rank_r(d)) for each k, with w = weights: float64[ks, lists]."""
-    from spolia.ranking.alignment import summed
-
     column = np.asarray(ks, dtype=np.float64)[:, None]
     parts = [weights[:, at, None] / (column + ranks) for at, ranks in enumerate(aligned.ranks)]
     return summed(parts) if parts else np.zeros((len(ks), 0))
@@ -107,8 +100,6 @@ def scaled(aligned: Aligned, scalings: Sequence[Scaling]) -> Numbers:
 
 def by_score(values: Numbers, weights: Numbers) -> Numbers:
     """float64[variants, documents]: Σ_r w_r · v_r(d) / Σ_r w_r for each row w of weights; 0 for a row of zeros."""
-    from spolia.ranking.alignment import summed
-
     if not len(values):
         return np.zeros((len(weights), 0))
     totals = summed(list(weights.T))[:, None]

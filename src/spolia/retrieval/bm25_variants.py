@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
+from spolia import retrieval
 from spolia.deferred import numpy as np
 from spolia.errors import WiringError
 from spolia.retrieval.group_search import TermSearch
@@ -124,9 +125,7 @@ class BM25Variant(TermSearch):
     def scores(
         self, snapshot: Snapshot, terms: Mapping[str, int], principals: frozenset[str], /
     ) -> tuple[Numbers, Mask]:
-        from spolia.retrieval.term_counts import counts_of
-
-        counts = counts_of(snapshot, self.group.name, principals)
+        counts = retrieval.term_counts.counts_of(snapshot, self.group.name, principals)
         saturation = Saturation(self.variant, self.k1, self.b, self.delta)
         scores, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
         for term, repeated in terms.items():
@@ -203,10 +202,8 @@ class FieldedBM25(TermSearch):
     def scores(
         self, snapshot: Snapshot, terms: Mapping[str, int], principals: frozenset[str], /
     ) -> tuple[Numbers, Mask]:
-        from spolia.retrieval.term_counts import counts_of
-
         used = [name for name, weight in self.weights if weight]
-        counts = {name: counts_of(snapshot, self.group.name, principals, name) for name in used}
+        counts = {name: retrieval.term_counts.counts_of(snapshot, self.group.name, principals, name) for name in used}
         return (self._sum_fields if self.combine == "together" else self._take_best_field)(counts, terms)
 
     def _sum_fields(self, counts: Mapping[str, Counts], terms: Mapping[str, int]) -> tuple[Numbers, Mask]:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia import retrieval
 from spolia.models.protocols import Embedder, SparseEmbedder, TokenEmbedder, embed_checked, refuse_no_embedder
 from spolia.retrieval.group_search import GroupSearch, search_text
 from spolia.retrieval.vector_search import VectorSearch, sparse_vectors_of, text_to_embed, vectors_of
+from spolia.stores import vectors as vectors_package
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Hit, Query
 
@@ -173,17 +175,16 @@ class LateInteraction(GroupSearch):
     def hits(
         self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
     ) -> tuple[Hit, ...]:
-        from spolia.retrieval.token_index import embed_tokens, token_index
-        from spolia.stores.vectors.search import rank_scores
-
         text, allowed = search_text(query), snapshot.allowed(self.group.name, principals, filter)
-        index = token_index(snapshot, self.group.name, self.embedder)
-        query_vectors = embed_tokens(self.embedder, [text], is_query=True).row(0)
+        index = retrieval.token_index.token_index(snapshot, self.group.name, self.embedder)
+        query_vectors = retrieval.token_index.embed_tokens(self.embedder, [text], is_query=True).row(0)
         if not len(query_vectors):
             return ()
         positions = allowed.positions()
         scores = index.scores(query_vectors, positions)
-        return snapshot.hits(rank_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), principals)
+        return snapshot.hits(
+            vectors_package.search.rank_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), principals
+        )
 
 
 @dataclass(frozen=True)
@@ -220,16 +221,15 @@ class DenseInMemory(GroupSearch):
     def hits(
         self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
     ) -> tuple[Hit, ...]:
-        from spolia.retrieval.term_counts import derived, texts_of
-        from spolia.stores.vectors.search import rank_scores
-
         def embed() -> Vectors:
             keys = snapshot.open.records(self.group.name).keys
-            return embed_checked(self.embedder, list(texts_of(snapshot, keys)), "passage")
+            return embed_checked(self.embedder, list(retrieval.term_counts.texts_of(snapshot, keys)), "passage")
 
-        vectors = derived(snapshot.derived, (self.group.name, self.embedder.fingerprint()), embed)
+        vectors = retrieval.term_counts.derived(snapshot.derived, (self.group.name, self.embedder.fingerprint()), embed)
         (query_vector,) = embed_checked(self.embedder, [search_text(query)], "query")
         allowed = snapshot.allowed(self.group.name, principals, filter)
         positions = allowed.positions()
         scores = (vectors[positions] @ query_vector).astype("float64")
-        return snapshot.hits(rank_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), principals)
+        return snapshot.hits(
+            vectors_package.search.rank_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), principals
+        )

@@ -14,6 +14,7 @@ from spolia.core.type_compatibility import refuse_counts
 from spolia.deferred import numpy as np
 from spolia.errors import QueryError
 from spolia.filters import narrowed
+from spolia.stores import snapshot as snapshot_package
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Filter, Hit, LateHits, Query, Ranking
 
@@ -134,8 +135,6 @@ class TermSearch(GroupSearch):
     def hits(
         self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
     ) -> tuple[Hit, ...]:
-        from spolia.stores.snapshot.hit_order import best_hits
-
         allowed = snapshot.allowed(self.group.name, principals, filter)
         term_counts = Counter(snapshot.manifest(self.group.name).analyzer.terms(search_text(query)))
         # Terms are added in one order, so that rounding gives equal scores for any order of words.
@@ -149,4 +148,4 @@ class TermSearch(GroupSearch):
             lowest = np.partition(scores[places], len(places) - self.top_k)[len(places) - self.top_k]
             places = places[scores[places] >= lowest]
         scored = zip(allowed.keys[places].tolist(), scores[places].tolist(), strict=True)
-        return snapshot.hits(best_hits(scored, self.top_k, snapshot.ids), principals)
+        return snapshot.hits(snapshot_package.hit_order.best_hits(scored, self.top_k, snapshot.ids), principals)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia import retrieval
 from spolia.deferred import numpy as np
 from spolia.retrieval.group_search import TermSearch
 from spolia.stores.corpus import NodeGroup
@@ -49,13 +50,13 @@ class TFIDF(TermSearch):
     def scores(
         self, snapshot: Snapshot, terms: Mapping[str, int], principals: frozenset[str], /
     ) -> tuple[Numbers, Mask]:
-        from spolia.retrieval.term_counts import counts_of, derived
-
         counts, cache = (
-            counts_of(snapshot, self.group.name, principals),
+            retrieval.term_counts.counts_of(snapshot, self.group.name, principals),
             snapshot.derived_of(principals, self.group.name),
         )
-        lengths = derived(cache, ("tf-idf", self.group.name, self.sublinear), lambda: self._lengths(counts))
+        lengths = retrieval.term_counts.derived(
+            cache, ("tf-idf", self.group.name, self.sublinear), lambda: self._lengths(counts)
+        )
         scores, shares = np.zeros(len(counts.keys)), np.zeros(len(counts.keys), dtype=np.bool_)
         query_square = 0.0
         for term, repeated in terms.items():

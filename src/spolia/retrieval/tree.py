@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spolia import retrieval
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note
 from spolia.core.type_compatibility import refuse_counts
@@ -132,10 +133,8 @@ class Descend(Operator[Query, Ranking]):
         return [*(snapshot.allowed(name, principals) for name in upper), snapshot.allowed(last, principals, filter)]
 
     def _steps(self, snapshot: Snapshot) -> TreeSteps:
-        from spolia.retrieval.tree_levels import TreeSteps
-
         names = tuple(group.name for group in self.levels)
-        steps: TreeSteps | None = snapshot.derived.get(("steps", names))
+        steps: retrieval.tree_levels.TreeSteps | None = snapshot.derived.get(("steps", names))
         if steps is None:
-            steps = snapshot.derived[("steps", names)] = TreeSteps(snapshot, names)
+            steps = snapshot.derived[("steps", names)] = retrieval.tree_levels.TreeSteps(snapshot, names)
         return steps

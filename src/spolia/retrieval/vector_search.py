@@ -13,6 +13,8 @@ from spolia.deferred import numpy as np
 from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
 from spolia.models.protocols import Embedder, SparseEmbedder, embed_checked
 from spolia.retrieval.group_search import GroupSearch, search_text
+from spolia.stores import groups
+from spolia.stores import vectors as vectors_package
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import MAIN
 from spolia.stores.manifest import refuse_other_embedder
@@ -125,17 +127,17 @@ def vector_scores(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder, allowed: Allowed
 ) -> dict[int, float]:
     """Return the score of each allowed node by its key, in the metric of the group; raise as `best` does."""
-    from spolia.stores.vectors.search import check_queries, exact_scores
-
     refuse_other(group, snapshot, embedder)
     embedding = snapshot.manifest(group.name).find_embedding(embedder.name)
     assert embedding is not None
     vectors = vectors_of([query], [text_to_embed(query, embedder)], embedder)
-    (query_vector,) = check_queries(embedding.metric, vectors, embedder.dimension)
+    (query_vector,) = vectors_package.search.check_queries(embedding.metric, vectors, embedder.dimension)
     keys = allowed.keys[allowed.positions()].tolist()
     if not keys:
         return {}
-    scores = exact_scores(embedding.metric, query_vector, snapshot.vectors(group.name, embedder.name, allowed))
+    scores = vectors_package.search.exact_scores(
+        embedding.metric, query_vector, snapshot.vectors(group.name, embedder.name, allowed)
+    )
     return dict(zip(keys, scores.tolist(), strict=True))
 
 
@@ -183,9 +185,7 @@ class VectorSearch(GroupSearch, Generic[V]):
 
     def snapshot(self) -> Snapshot:
         """Return the generation to search. A built-in group gets vectors by the embedder at their first use."""
-        from spolia.stores.groups.materialise import with_embedding
-
-        return with_embedding(self.group, self.embedder).snapshot()
+        return groups.materialise.with_embedding(self.group, self.embedder).snapshot()
 
     def apply_batch(self, values: Sequence[Query], /) -> list[Ranking | Failure]:
         snapshot, principals = self.snapshot(), access()

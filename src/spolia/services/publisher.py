@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, Literal, TypeAlias, cast, get_args
 
+from spolia import services
 from spolia.errors import DocumentError, SpoliaError, StoreError
 from spolia.filters.fields import KINDS, Field, Schema
 from spolia.indexing.readers.reader import reader_of
@@ -252,9 +253,8 @@ def table_of(corpus: Corpus) -> JobTable:
     """The table of jobs that belongs to a store."""
     if not corpus.path.startswith(POSTGRES):
         return SqliteTable(corpus.backend.folder / "jobs.db")
-    from spolia.services.postgres_jobs import PostgresTable
 
-    return PostgresTable(parse_address(corpus.path))
+    return services.postgres_jobs.PostgresTable(parse_address(corpus.path))
 
 
 def _in_its_base(uri: str) -> dict[str, Scalar]:

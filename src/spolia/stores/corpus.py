@@ -10,9 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia import stores
 from spolia.core.run_context import pin, reach
 from spolia.core.validation import validate
 from spolia.errors import GroupError, StoreError, require_extra
+from spolia.stores import groups
+from spolia.stores import snapshot as snapshot_package
+from spolia.stores.backends import postgres, sqlite
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.postgres.address import parse_address
 from spolia.stores.definition import DOCUMENT, Definition
@@ -121,11 +125,8 @@ class Corpus(Value):
 
     def latest(self) -> "Snapshot":
         """Return the published generation, whatever the current run has pinned."""
-        from spolia.stores.open_store import get_open_store
-        from spolia.stores.snapshot.snapshot import latest_snapshot
-
         reach(self)
-        return latest_snapshot(get_open_store(self.backend))
+        return snapshot_package.snapshot.latest_snapshot(stores.open_store.get_open_store(self.backend))
 
     @contextmanager
     def writer(self, timeout_s: float | None = None) -> "Iterator[Writer]":
@@ -140,14 +141,12 @@ class Corpus(Value):
             StoreBusy: another process writes, and which.
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: it cannot be written, and why.
         """
-        from spolia.stores.writer import Writer, compact
-
         wait_s = self.wait_s if timeout_s is None else timeout_s
-        with closing(Writer(self.backend, wait_s)) as writer:
+        with closing(stores.writer.Writer(self.backend, wait_s)) as writer:
             yield writer
             writer.publish()
         # After the lock is released: others may commit while large files are written.
-        compact(self.backend, writer.manifests, wait_s, waits=False)
+        stores.writer.compact(self.backend, writer.manifests, wait_s, waits=False)
 
 
 def refuse_no_corpus(value: object, call: str) -> None:
@@ -197,17 +196,15 @@ class NodeGroup(Value):
             StoreBusy: it is not there, and another process writes, and which.
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
-        from spolia.stores.groups.definitions import serves
 
         def find_snapshot() -> "Snapshot":
-            if serves(self, snapshot := self.corpus.latest()):
+            if groups.definitions.serves(self, snapshot := self.corpus.latest()):
                 return snapshot
-            from spolia.stores.groups.materialise import ensure_built
 
-            return ensure_built(self)
+            return groups.materialise.ensure_built(self)
 
         reach(self)
-        return pin(self.corpus.pinned_under, find_snapshot, lambda snapshot: serves(self, snapshot))
+        return pin(self.corpus.pinned_under, find_snapshot, lambda snapshot: groups.definitions.serves(self, snapshot))
 
 
 def refuse_no_group(value: object, caller: str) -> None:
@@ -275,9 +272,8 @@ def backend_of(address: str) -> Backend:
     """
     if address.startswith(POSTGRES):
         with require_extra("postgres", "psycopg", "A store in PostgreSQL"):
-            from spolia.stores.backends.postgres.server import postgres_backend
-
-        return postgres_backend(address)
+            server = postgres.server
+        return server.postgres_backend(address)
     if is_database_address(address):
         parse_address(address)
     if scheme := _SCHEME.match(address):
@@ -290,6 +286,4 @@ def backend_of(address: str) -> Backend:
 
 @lru_cache(maxsize=64)  # each question asks for it, and making a path is slow
 def _folder(path: str) -> Backend:
-    from spolia.stores.backends.sqlite.folder import FolderBackend
-
-    return FolderBackend(Path(path))
+    return sqlite.folder.FolderBackend(Path(path))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
+from spolia.stores import vectors
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
 from spolia.stores.backends.rows import list_some
@@ -102,15 +103,17 @@ def damaged_segments(store: Path, connection: Connection) -> dict[Path, str]:
 
 
 def _segment_problem(connection: Connection, path: Path, embedder: str, number: int, registered: list[int]) -> str:
-    from spolia.stores.vectors.segments import content_of, dimension_of, open_any
-
     try:
-        segment = open_any(path)
+        segment = vectors.segments.open_any(path)
     except StoreCorrupt as error:
         return error.cause
     except OSError as error:
         return f"The vector segment {path} cannot be read: {error.strerror}"
-    sizes = [dimension_of(content_of(segment)), len(segment.hashes), path.stat().st_size]
+    sizes = [
+        vectors.segments.dimension_of(vectors.segments.content_of(segment)),
+        len(segment.hashes),
+        path.stat().st_size,
+    ]
     if sizes != registered:
         return f"The vector segment {path} has dimension, rows and bytes {sizes}; corpus.db says {registered}"
     rows = connection.execute(sql.VECTOR_ROWS, (embedder, number))

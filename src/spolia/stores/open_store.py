@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, WeakValueDictionary, ref
 
 from spolia.errors import NotAStore, StoreCorrupt, StoreUnavailable
+from spolia.stores import lexical as lexical_package
+from spolia.stores import snapshot as snapshot_package
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection, Lease
 from spolia.stores.backends.rows import StoreVersion, indexed_texts
@@ -157,12 +159,13 @@ class OpenIndexes:
         return self._open_once(group, lambda: self._open_lexical(self._snapshot, group))
 
     def _open_lexical(self, snapshot: Snapshot, group: str) -> Lexical:
-        from spolia.stores.lexical.index import Lexical
-
         open_store, analyzer = snapshot.open_store, snapshot.manifest(group).analyzer
         folder = open_store.store.lexical_index(snapshot, group)
         return open_store.share(
-            folder, lambda: Lexical(folder, analyzer, lambda keys: open_store.count_terms(keys, analyzer))
+            folder,
+            lambda: lexical_package.index.Lexical(
+                folder, analyzer, lambda keys: open_store.count_terms(keys, analyzer)
+            ),
         )
 
     def _open_once(self, key: object, open: Callable[[], T]) -> T:
@@ -175,11 +178,9 @@ class OpenIndexes:
         """Return what filters and access read of the nodes of a group; for None, of the documents themselves."""
         records = self._records.get(group)
         if records is None:
-            from spolia.stores.snapshot.records import Records
-
             if group is not None:
                 self._snapshot.manifest(group)
-            records = self._records[group] = Records(
+            records = self._records[group] = snapshot_package.records.Records(
                 self._snapshot.open_store.rows, group, self._document_metadata(), self._snapshot.schema
             )
         return records
@@ -195,11 +196,11 @@ class OpenIndexes:
         except StoreCorrupt:  # who searches it says so
             return None
 
-    def _document_metadata(self, previous: DocumentMetadata | None = None) -> DocumentMetadata:
+    def _document_metadata(self, previous: snapshot_package.records.DocumentMetadata | None = None) -> DocumentMetadata:
         if self._inherited is None:
-            from spolia.stores.snapshot.records import DocumentMetadata
-
-            self._inherited = DocumentMetadata(self._snapshot.open_store.rows, self._snapshot.generation, previous)
+            self._inherited = snapshot_package.records.DocumentMetadata(
+                self._snapshot.open_store.rows, self._snapshot.generation, previous
+            )
         return self._inherited
 
     def _take_over(self, snapshot: Snapshot, previous: OpenIndexes) -> None:

@@ -11,8 +11,9 @@ from spolia.training import rows as rows
 from spolia.training import span_reader as span_reader
 from spolia.training import sufficiency as sufficiency
 from spolia.training import term_weights as term_weights
+from spolia.training import trainer as trainer
 from spolia.training import training as training
-from spolia.training.parts import Trainer as Trainer
 from spolia.training.ranker import RankerTrainer as RankerTrainer
+from spolia.training.trainer import Trainer as Trainer
 from spolia.training.training import Trained as Trained
 from spolia.training.training import train as train

@@ -2,126 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from spolia.core.operator import Operator, Retriever
+from spolia import training
 from spolia.errors import DataError
 from spolia.models.onnx.minilm import MiniLM
-from spolia.models.protocols import Embedder, LanguageModel, ScoresContinuations
-from spolia.models.trained_weights import TrainedWeights
-from spolia.stores.corpus import NodeGroup
+from spolia.models.protocols import ScoresContinuations
 from spolia.training.flow_classifiers import EvaluatorTrainer, PairTrainer, RouterTrainer, VerifierTrainer
 from spolia.training.query_adapter import AdapterTrainer, Teacher
 from spolia.training.ranker import RankerTrainer
 from spolia.training.sufficiency import SufficiencyTrainer
 from spolia.training.term_weights import TermWeightsTrainer
-from spolia.types import Item, Value
+from spolia.training.trainer import Trainer, TrainingContext
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-Arrays = Mapping[str, "npt.NDArray[np.generic]"]
-
-
-class Trainer(Protocol):
-    """A part in training. `train` calls `prepare` once, then `step` as often as it may, then `weights`.
-
-    Attributes:
-        part: what it is called on the command line and in the card: `ranker`.
-        version: counts up when the same questions give other weights.
-        steps: how many are made where nobody says how many.
-        measure: what the untrained and the trained flow are compared by, `R@5`.
-        converged: further steps change nothing.
-        notes: what the user has to know of the training, in whole sentences; the card has them.
-    """
-
-    @property
-    def part(self) -> str: ...
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def steps(self) -> int: ...
-
-    @property
-    def measure(self) -> str: ...
-
-    @property
-    def converged(self) -> bool: ...
-
-    @property
-    def notes(self) -> Sequence[str]: ...
-
-    def settings(self) -> Mapping[str, Any]:
-        """All that decides the weights beside the questions and the seed, as plain data for the card."""
-        ...
-
-    def prepare(self, items: Sequence[Item], validation: Sequence[Item], seed: int) -> None:
-        """Compute what steps read of the questions. DataError where nothing can be learned from them."""
-        ...
-
-    def step(self, done: float) -> float:
-        """Make one step; the loss before it. `done` is the share of all steps that are made: rates fall by it."""
-        ...
-
-    def validate(self) -> float | None:
-        """The loss on the validation questions; None without any."""
-        ...
-
-    def state(self) -> Arrays:
-        """All that going on after this step needs, beside what `prepare` computes."""
-        ...
-
-    def restore(self, state: Arrays) -> None:
-        """Go on from a state that an equal training has kept."""
-        ...
-
-    def weights(self) -> Mapping[str, Any]:
-        """Plain data, written as JSON; or float32 arrays by name, written as safetensors."""
-        ...
-
-    def untrained(self) -> Operator[Any, Any]:
-        """The flow without the part, with which the trained one is compared."""
-        ...
-
-    def trained(self, weights: TrainedWeights) -> Operator[Any, Any]:
-        """The flow with the part."""
-        ...
-
-
-@dataclass(frozen=True)
-class TrainingContext(Value):
-    """What a part in training has to work with.
-
-    Args:
-        group: the nodes that are searched.
-        embedder: one that the group was built with.
-        llm: the language model of the flow.
-        search: its retriever, for a number of passages.
-        web: its second source.
-        base: what the part is made of. A ranker: linear weights, or `trees`. A classifier of sufficiency: features, or
-            `vectors`, `minilm`, or the folder of a checkpoint.
-        method: how a retriever is taught (`Teacher`); empty for `lsr` with a model that scores texts, else `gold`.
-    """
-
-    group: NodeGroup
-    embedder: Embedder | None = None
-    llm: LanguageModel | None = None
-    search: Callable[[int], Retriever] | None = None
-    web: Retriever | None = None
-    base: str = ""
-    method: str = ""
-
-    def asked(self, part: str) -> tuple[LanguageModel, Callable[[int], Retriever]]:
-        """The language model and the retriever of a flow that is trained with its own answers."""
-        if self.llm is None or self.search is None:
-            raise DataError(f"The part {part} needs the language model of its flow. Name it: --llm URL --model NAME.")
-        return self.llm, self.search
+    pass
 
 
 def _ranker(context: TrainingContext) -> Trainer:
@@ -131,9 +28,7 @@ def _ranker(context: TrainingContext) -> Trainer:
 
 
 def _reader(context: TrainingContext) -> Trainer:
-    from spolia.training.span_reader import SpanReaderTrainer  # needs torch
-
-    return SpanReaderTrainer(context.group, context.embedder)
+    return training.span_reader.SpanReaderTrainer(context.group, context.embedder)
 
 
 def _sufficiency(context: TrainingContext) -> Trainer:
@@ -144,10 +39,13 @@ def _sufficiency(context: TrainingContext) -> Trainer:
         if context.embedder is None:
             raise DataError("--base vectors needs an embedder. Name a store with vectors.")
         return SufficiencyTrainer(llm, search(5), context.embedder)
-    from spolia.training.fine_tuning import CheckpointSufficiency, MiniLMSufficiency  # needs torch
 
     chains = SufficiencyTrainer(llm, search(5))
-    return MiniLMSufficiency(chains) if context.base == "minilm" else CheckpointSufficiency(chains, context.base)
+    return (
+        training.fine_tuning.MiniLMSufficiency(chains)
+        if context.base == "minilm"
+        else training.fine_tuning.CheckpointSufficiency(chains, context.base)
+    )
 
 
 def _router(context: TrainingContext) -> Trainer:
@@ -184,32 +82,24 @@ def _adapter(context: TrainingContext) -> Trainer:
 
 
 def _embedder(context: TrainingContext) -> Trainer:
-    from spolia.training.fine_tuning import EmbedderTrainer  # needs torch
-
     if not isinstance(context.embedder, MiniLM):
         raise DataError("The part embedder trains MiniLM. Name a store with its vectors; `adapter` moves any embedder.")
-    return EmbedderTrainer(_teacher(context, "embedder"))
+    return training.fine_tuning.EmbedderTrainer(_teacher(context, "embedder"))
 
 
 def _reranker(context: TrainingContext) -> Trainer:
-    from spolia.training.fine_tuning import RerankerTrainer  # needs torch
-
-    return RerankerTrainer(context.group, context.embedder)
+    return training.fine_tuning.RerankerTrainer(context.group, context.embedder)
 
 
 def _bi_encoder(context: TrainingContext) -> Trainer:
-    from spolia.training.encoders import BiEncoderTrainer  # needs torch
-
     if not isinstance(context.embedder, MiniLM):
         raise DataError("The part bi-encoder trains MiniLM. Name a store with its vectors.")
-    return BiEncoderTrainer(context.group, context.embedder)
+    return training.encoders.BiEncoderTrainer(context.group, context.embedder)
 
 
 def _sentences(context: TrainingContext) -> Trainer:
-    from spolia.training.encoders import ContextTrainer  # needs torch
-
     llm, search = context.asked("context")
-    return ContextTrainer(llm, search(5))
+    return training.encoders.ContextTrainer(llm, search(5))
 
 
 def _rewriter(context: TrainingContext) -> Trainer:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from spolia.core.operator import Operator
     from spolia.stores.corpus import NodeGroup
     from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.training.parts import Arrays
+    from spolia.training.trainer import Arrays
     from spolia.types import Ranking
     from spolia.types.arrays import Mask, Numbers
 

@@ -36,7 +36,7 @@ from spolia.stores.files import try_lock
 from spolia.types import Item, Value, digest_of
 
 if TYPE_CHECKING:
-    from spolia.training.parts import Trainer
+    from spolia.training.trainer import Trainer
 
 TRAIN, VALIDATE, KEPT_APART = "tune", "select", "report"
 """Parts of a data set, as everywhere: what flows are tuned on, parts are trained on."""

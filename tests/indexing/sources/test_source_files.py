@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from spolia.cli.app import build_app
-from spolia.cli.ingest import named_sources
+from spolia.cli.sources import named_sources
 from spolia.core.environment import allow_env
 from spolia.errors import FlowFileError, SourceError
 from spolia.indexing.sources.remote_files import RemoteFiles

@@ -42,6 +42,7 @@ def everything(splitter: Splitter, part: Part) -> bool:
     return not isinstance(splitter, JSONRows)
 
 
+@pytest.mark.slow
 @EVERY
 def test_pieces_stand_where_they_say_and_nothing_is_lost(splitter: Splitter) -> None:
     @settings(max_examples=60)

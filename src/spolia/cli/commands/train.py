@@ -34,8 +34,9 @@ from spolia.flow_files.built_in_flows import found_by, within
 from spolia.models.file_hash import cache_folder
 from spolia.optimizer.budget import SECONDS, TuningBudget
 from spolia.training.language_model import STEPS, Tuning, tune
-from spolia.training.parts import TrainingContext, trainer_of
+from spolia.training.parts import trainer_of
 from spolia.training.rows import answer_measure
+from spolia.training.trainer import TrainingContext
 from spolia.training.training import points_of
 from spolia.training.training import train as trained
 

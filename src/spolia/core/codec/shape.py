@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from spolia import types
 from spolia.core.operator import Operator
 from spolia.deferred import difflib
 from spolia.errors import CodecError
 from spolia.types import Value
-
-if TYPE_CHECKING:
-    from spolia.core.codec.objects import Anything, ClassPlan, Instance, Step
 
 Plain: TypeAlias = Any
 
@@ -95,11 +92,27 @@ def _descendants() -> Iterator[type]:
 IMPORTED = Imported()
 
 
+class ClassPlace(Protocol):
+    """A place in plain data that takes values of some classes."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def words(self) -> str: ...
+
+    def accepts(self, value: Any) -> bool: ...
+
+    def takes(self, cls: Any) -> bool: ...
+
+    def names(self, cls: Any) -> bool: ...
+
+
 @dataclass
 class EncodeContext:
     """The names under which objects are written instead of what they hold."""
 
-    plan: "Callable[[type], ClassPlan]"
+    plan: Callable[[type], Any]
     given: Mapping[str, Any]
 
     def name_of(self, value: object) -> str | None:
@@ -113,7 +126,7 @@ class EncodeContext:
 class DecodeContext:
     """The classes that plain data may name and the objects that they may use."""
 
-    plan: "Callable[[type], ClassPlan]"
+    plan: Callable[[type], Any]
     known: Mapping[str, Any]
     given: Mapping[str, Any]
     accept: Callable[[Any], None] | None = None
@@ -138,7 +151,7 @@ class DecodeContext:
             + (f" Write {{use: {near}}}." if near else f" Give it: load(..., given={{{name!r}: ...}}).")
         )
 
-    def unknown(self, name: str, place: "Instance | Step | Anything") -> CodecError:
+    def unknown(self, name: str, place: ClassPlace) -> CodecError:
         """The error that no class has this id, with the nearest of what the place takes."""
         if name.lower().endswith((".yaml", ".yml", ".json")) and place.kind == "operator":
             return CodecError(f"There is no operator {name!r}. For the flow of a file write {{use: {name}}}.")
@@ -160,7 +173,7 @@ class DecodeContext:
             advice = f"Write {{use: {near or given[0]}}}."
         return CodecError(f"There is no {place.kind} {name!r}. {advice}")
 
-    def misplaced(self, said: str, place: "Instance | Step | Anything") -> CodecError:
+    def misplaced(self, said: str, place: ClassPlace) -> CodecError:
         """The error that a known thing is of no use here, with what is: the given values, else classes."""
         fitting = [f"{{use: {name}}}" for name, value in self.given.items() if place.accepts(value)]
         if not fitting:

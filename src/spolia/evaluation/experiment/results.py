@@ -8,6 +8,7 @@ import numpy as np
 
 from spolia.core.plurals import several, were
 from spolia.errors import DataError
+from spolia.evaluation import report
 from spolia.evaluation.data.dataset import count_parts
 from spolia.evaluation.experiment.comparison import (
     Comparison,
@@ -236,15 +237,11 @@ class Report(Value):
         return f"{self.data and f'{self.data}, '}{several(self.n, 'question')} ({part_text}{times})"
 
     def __str__(self) -> str:
-        from spolia.evaluation.report.tables import format_text
-
-        return format_text(self)
+        return report.tables.format_text(self)
 
     def _repr_html_(self) -> str:
         """Return scores and verdicts as HTML, which a notebook shows."""
-        from spolia.evaluation.report.html import render_fragment
-
-        return render_fragment(self)
+        return report.html.render_fragment(self)
 
     def json(self) -> dict[str, Any]:
         """Return the report as plain data, scores in 0 to 1."""

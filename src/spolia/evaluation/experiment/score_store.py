@@ -519,7 +519,7 @@ class _Draft:
         return place
 
     def is_readable(self, fetch: Fetch) -> bool:
-        """Return whether what was found may be read as when it was found; the store is asked once for all arms."""
+        """Return whether the reader may still read the hits; ask the store once for all arms."""
         if fetch not in self._readable:
             self._readable[fetch] = fetch.for_fusion() is not None
         return self._readable[fetch]

@@ -1,1 +1,5 @@
 """Where documents come from beside folders: web pages, file systems, databases, HTTP APIs."""
+
+from spolia.core.public_names import submodules
+
+__getattr__ = submodules(__name__)

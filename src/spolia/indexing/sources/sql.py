@@ -28,6 +28,7 @@ from spolia.indexing.sources.source import (
     without_secrets,
 )
 from spolia.indexing.sync.files import SourceChanges
+from spolia.stores.backends import postgres
 from spolia.stores.backends.postgres.address import holds_password, password_files
 from spolia.stores.corpus import is_database_address
 
@@ -118,9 +119,7 @@ def translated(source: "SQLRows", read: Callable[[], int]) -> Iterator[None]:
 def _passes(error: Any) -> bool:
     """Whether it may be over at the next attempt: the server is gone, starts or stops, is busy or locked."""
     if type(error.orig).__module__.partition(".")[0] == "psycopg":
-        from spolia.stores.backends.postgres.dialect import is_unreachable
-
-        return is_unreachable(error.orig)
+        return postgres.dialect.is_unreachable(error.orig)
     if error.connection_invalidated:
         return True
     said = str(error.orig)

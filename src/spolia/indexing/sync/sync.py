@@ -11,9 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spolia import stores
 from spolia.errors import DocumentError, EgressError, FolderError, GroupError, OtherDimension, SourceError, StoreError
 from spolia.filters import notes_on
+from spolia.indexing import sources as sources_package
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
+from spolia.stores import groups as groups_package
 from spolia.stores.corpus import Corpus, refuse_no_corpus
 from spolia.types.value import names_checked
 
@@ -171,7 +174,6 @@ def lots(
     asks: bool = True,
 ) -> Iterator[FileListing]:
     """What a store is brought in step with, in turn: a folder, then what has changed in each source; `failed` grows."""
-    from spolia.indexing.sources.source import Memory
     from spolia.indexing.sync.files import walk
 
     folder, others = told_apart(sources)
@@ -182,7 +184,7 @@ def lots(
         yield found
     for source in others if asks else ():
         try:
-            yield from source.lots(Memory(corpus, source.id, labels, reread, by_name), by_name)
+            yield from source.lots(sources_package.source.Memory(corpus, source.id, labels, reread, by_name), by_name)
         except (SourceError, EgressError) as error:
             failed.append((source.id, str(error)))
 
@@ -213,8 +215,6 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     from spolia.indexing.sync.groups import behind, makeshift
     from spolia.indexing.sync.prefetch import open_prefetch
     from spolia.indexing.sync.sync_run import staged
-    from spolia.stores.groups.materialise import materialise, open_staging
-    from spolia.stores.staging import Staging
 
     began = time.perf_counter()
     if not corpus.exists():
@@ -224,7 +224,11 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
     notes: tuple[str, ...] = ()
     with rarely_collected(), open_prefetch(corpus.backend.folder, how.workers, how.limits) as prefetch:
         while run is None or run.writer.conflicts:  # what others have changed meanwhile is taken once more
-            opened = open_staging(corpus, wait_s) if how.rebuild else closing(Staging(corpus.backend, wait_s))
+            opened = (
+                groups_package.materialise.open_staging(corpus, wait_s)
+                if how.rebuild
+                else closing(stores.staging.Staging(corpus.backend, wait_s))
+            )
             with opened as writer:
                 run = staged(writer, found, labels, prefetch, how, before=run)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else notes
@@ -233,7 +237,9 @@ def keep(corpus: Corpus, found: FileListing, labels: DocumentLabels, how: SyncOp
                     generation = writer.compact()
     if groups := how.wanted.groups:
         known, tell = how.wanted.known, run.tell_of_groups
-        run.unread += materialise(groups, retry=False, known=known, tell=tell, wait_s=how.timeout_s)
+        run.unread += groups_package.materialise.materialise(
+            groups, retry=False, known=known, tell=tell, wait_s=how.timeout_s
+        )
         generation, lacking = (published := corpus.latest()).generation, published.unmade()
     report = run.tally.report(generation, found, time.perf_counter() - began)
     unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
@@ -256,12 +262,10 @@ def embed_again(corpus: Corpus, uris: Iterable[str], wanted: RequestedGroups, wo
     """
     from spolia.indexing.sync.groups import behind
     from spolia.indexing.sync.prefetch import open_prefetch
-    from spolia.stores.groups.group_build import embed
-    from spolia.stores.staging import Reembedding
 
     with (
         open_prefetch(corpus.backend.folder, workers) as prefetch,
-        closing(Reembedding(corpus.backend, corpus.wait_s)) as staging,
+        closing(stores.staging.Reembedding(corpus.backend, corpus.wait_s)) as staging,
     ):
         builds = wanted.builds(staging.manifests)
         for build in builds:
@@ -270,7 +274,7 @@ def embed_again(corpus: Corpus, uris: Iterable[str], wanted: RequestedGroups, wo
         done = 0
         for lot in staging.document_batches(_documents_of(staging, uris)):
             try:
-                unread = embed(staging, builds, embed_calls=prefetch.embedded)
+                unread = groups_package.group_build.embed(staging, builds, embed_calls=prefetch.embedded)
             except OtherDimension as error:
                 raise StoreError(
                     "The model gives vectors of another dimension than the store's, which could not be compared. "
@@ -305,22 +309,20 @@ def refuse_swapped(sources: object, corpus: object) -> None:
 
 
 def told_apart(
-    given: str | Path | Source | Sequence[str | Path | Source],
-) -> tuple[str | Path | Sequence[str | Path] | None, list[Source]]:
+    given: str | Path | sources_package.source.Source | Sequence[str | Path | sources_package.source.Source],
+) -> tuple[str | Path | Sequence[str | Path] | None, list[sources_package.source.Source]]:
     """Paths, as they were given, and sources."""
-    from spolia.indexing.sources.source import Source
-
     if isinstance(given, (str, Path)):
         return given, []
-    if isinstance(given, Source):
+    if isinstance(given, sources_package.source.Source):
         return None, [given]
     if isinstance(given, Mapping) or not isinstance(given, Iterable):
         raise FolderError(
             f"{given!r:.80} was given instead of documents. Write sync(FOLDER, corpus), and for texts by name "
             "add_texts(corpus, TEXTS)."
         )
-    paths = [one for one in given if not isinstance(one, Source)]
-    sources = [one for one in given if isinstance(one, Source)]
+    paths = [one for one in given if not isinstance(one, sources_package.source.Source)]
+    sources = [one for one in given if isinstance(one, sources_package.source.Source)]
     if len({one.id for one in sources}) < len(sources):
         raise SourceError("Two sources have the same name, so a store could not distinguish them. Write other names.")
     return (paths if paths or not sources else None), sources

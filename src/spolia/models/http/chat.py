@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spolia.errors import ModelError, ModelRejected
+from spolia.models import http
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import estimate_tokens, read_next_tokens
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, STREAM, STRUCTURED, Capabilities, check_capabilities
@@ -101,9 +102,7 @@ class ChatModel(Remote):
         self._require(NEXT_TOKENS, "does not state the most probable next tokens")
         body = self._body(prompt, 1, 0.0, (), True) | {"top_logprobs": top, "max_tokens": 1}
         bound = self._bound(prompt, 1)
-        from spolia.models.http.request import JsonCall  # urllib3 is only imported when a server is asked
-
-        return JsonCall(self, "chat/completions", body, bound, read_next_tokens).persist()
+        return http.request.JsonCall(self, "chat/completions", body, bound, read_next_tokens).persist()
 
     def _request_reply(
         self, prompt: Prompt, body: dict[str, Any], logprobs: bool, on_text: OnText | None
@@ -113,10 +112,9 @@ class ChatModel(Remote):
             self._require(LOGPROBS, "states no log-probabilities")
         if on_text is not None and STREAM in self.capabilities:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        from spolia.models.http.request import ChatCall  # urllib3 is only imported when a server is asked
 
         bound = self.add_price(self._bound(prompt, body["max_tokens"]))
-        return ChatCall(self, body, bound, logprobs, on_text).persist()
+        return http.request.ChatCall(self, body, bound, logprobs, on_text).persist()
 
     def _require(self, capability: str, complaint: str) -> None:
         if capability not in self.capabilities:

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from spolia.errors import EmptyReply, ModelRejected
+from spolia.models import http
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import as_mapping, estimate_tokens, missing_capability, rank_tokens
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabilities, check_capabilities
@@ -84,11 +85,11 @@ class CompletionModel(Remote):
             raise ModelRejected(f"{self.label} was not given {capability!r}. Add it to capabilities if it can.")
 
     def _request(self, text: str, body: dict[str, Any], read: Callable[[Mapping[str, Any]], Out]) -> Out:
-        from spolia.models.http.request import JsonCall  # urllib3 is only imported when a server is asked
-
         bound = Usage(calls=1, input_tokens=estimate_tokens(text), output_tokens=body["max_tokens"])
         body = {"model": self.model, "prompt": text, **body}
-        return JsonCall(self, "completions", body, bound, lambda reply: read(_first_choice(reply))).persist()
+        return http.request.JsonCall(
+            self, "completions", body, bound, lambda reply: read(_first_choice(reply))
+        ).persist()
 
 
 def join_messages(prompt: Prompt) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected, OtherDimension
+from spolia.models import http
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import as_mapping, estimate_tokens
 from spolia.models.protocols import Kind
@@ -69,12 +70,10 @@ class EmbeddingModel(Remote):
             ModelRejected: it will not: refused, another dimension, a vector that is none.
             BudgetSpent: refused before it was sent.
         """
-        from spolia.models.http.request import send_batches  # urllib3 is only imported when a server is asked
-
         vectors = np.empty((len(texts), self.dimension), np.float32)
         row = 0
         for batch in self._batches(texts, kind):
-            for vector in send_batches(self, batch, self._embed_batch):
+            for vector in http.request.send_batches(self, batch, self._embed_batch):
                 vectors[row] = vector
                 row += 1
         return vectors
@@ -87,11 +86,11 @@ class EmbeddingModel(Remote):
         ...     EmbeddingModel("any", server.url).measured().dimension
         8
         """
-        from spolia.models.http.request import JsonCall
-
         body = {"model": self.model, "input": ["dimension"], "encoding_format": "float"}
         return self.but(
-            dimension=JsonCall(self, "embeddings", body, Usage(embedded=1, input_tokens=3), _read_dimension).persist()
+            dimension=http.request.JsonCall(
+                self, "embeddings", body, Usage(embedded=1, input_tokens=3), _read_dimension
+            ).persist()
         )
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
@@ -103,13 +102,11 @@ class EmbeddingModel(Remote):
         return 1.0
 
     def _batches(self, texts: Sequence[str], kind: Kind) -> Iterator[list[str]]:
-        from spolia.models.http.request import clean_text
-
         prefix = self.query_prefix if kind == "query" else self.passage_prefix
         batch: list[str] = []
         size = 0
         for text in texts:
-            cut_text = clean_text(prefix + text, self.window)
+            cut_text = http.request.clean_text(prefix + text, self.window)
             tokens = estimate_tokens(cut_text)
             if batch and (len(batch) == self.batch_texts or size + tokens > self.batch_tokens):
                 yield batch
@@ -120,13 +117,11 @@ class EmbeddingModel(Remote):
             yield batch
 
     def _embed_batch(self, batch: Sequence[str]) -> Vectors:
-        from spolia.models.http.request import JsonCall
-
         body: dict[str, Any] = {"model": self.model, "input": list(batch), "encoding_format": "float"}
         if self.shortened:
             body["dimensions"] = self.dimension
         bound = Usage(embedded=len(batch), input_tokens=sum(map(estimate_tokens, batch)))
-        call = JsonCall(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch)))
+        call = http.request.JsonCall(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch)))
         call.largest += BYTES_PER_NUMBER * len(batch) * self.dimension
         return call.persist()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from spolia.egress.exchange import RequestLimits, Response, release
 from spolia.errors import ModelRejected, ModelUnavailable
@@ -11,9 +11,6 @@ from spolia.models.http.replies import DONE, Reply, as_mapping, estimate_tokens,
 from spolia.models.http.retry import Attempts, Out, largest_reply, read_chunks, read_content, redact_key
 from spolia.models.protocols import ignore_text
 from spolia.types import Generation, Usage
-
-if TYPE_CHECKING:
-    from spolia.models.http.chat import ChatModel
 
 
 @dataclass
@@ -92,7 +89,7 @@ def send_batches(
 class ChatCall(Attempts[Generation]):
     """Call of `generate` with its attempts."""
 
-    model: "ChatModel"
+    model: Remote
     body: Mapping[str, Any]
     bound: Usage
     logprobs: bool

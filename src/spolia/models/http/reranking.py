@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from spolia.errors import ModelError, ModelRejected
+from spolia.models import http
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import as_mapping, estimate_tokens
 from spolia.types import Usage, Value
@@ -142,12 +143,12 @@ class RerankModel(Remote):
                 f"{self.label} is asked in a form without pictures. Write form='jina' for a server that takes them as "
                 "Jina's does, or rerank by texts (CrossEncoder)."
             )
-        from spolia.models.http.request import send_batches  # urllib3 is only imported when a server is asked
-
         size = min(self.batch_texts, form.max_texts)
         parts = [passages[start : start + size] for start in range(0, len(passages), size)]
         return tuple(
-            score for part in parts for score in send_batches(self, part, lambda batch: self._score_batch(query, batch))
+            score
+            for part in parts
+            for score in http.request.send_batches(self, part, lambda batch: self._score_batch(query, batch))
         )
 
     def add_price(self, usage: Usage) -> Usage:
@@ -155,12 +156,11 @@ class RerankModel(Remote):
         return priced.but(cost_usd=priced.cost_usd + self.usd_per_request)
 
     def _score_batch(self, query: str, passages: Sequence[str | bytes]) -> list[float]:
-        from spolia.models.http.request import JsonCall, clean_text
-
         documents = [
-            passage if isinstance(passage, bytes) else clean_text(passage, self.window) for passage in passages
+            passage if isinstance(passage, bytes) else http.request.clean_text(passage, self.window)
+            for passage in passages
         ]
-        question = clean_text(query, self.window)
+        question = http.request.clean_text(query, self.window)
         form = choose_form(self.base_url, self.form)
         body, array = form.body(self.model, question, documents), "results" if form.is_bare else ""
         tokens = sum(
@@ -168,7 +168,9 @@ class RerankModel(Remote):
         )
         # The question is read again with each text.
         bound = Usage(input_tokens=tokens + len(documents) * estimate_tokens(question))
-        return JsonCall(self, "rerank", body, bound, lambda reply: _read_scores(reply, len(documents)), array).persist()
+        return http.request.JsonCall(
+            self, "rerank", body, bound, lambda reply: _read_scores(reply, len(documents)), array
+        ).persist()
 
 
 def _read_scores(reply: Mapping[str, Any], count: int) -> list[float]:

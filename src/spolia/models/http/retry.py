@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from spolia.core.environment import is_secret
 from spolia.core.run_context import check_cancelled, note, reach, reserve
@@ -17,9 +17,6 @@ from spolia.errors import EgressFailed, EgressRefused, ModelError, ModelRejected
 from spolia.models.http.remote import Remote, join_url
 from spolia.models.http.replies import RENAMED, find_refused_setting, status_error
 from spolia.types import Addressed, Usage
-
-if TYPE_CHECKING:
-    from spolia.models.http.transcriber import Transcriber
 
 MAX_REPLY_BYTES = 32 * 2**20
 LEAST_REPLY_BYTES = 4 * 2**20
@@ -163,6 +160,40 @@ _refused: dict[tuple[str, str], frozenset[str]] = {}
 """What each model at each address was found to refuse in this process."""
 
 
+class ModelServer(Protocol):
+    """A model on a server, with its limits: what an attempt needs of its address."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def base_url(self) -> str: ...
+
+    @property
+    def api_key_env(self) -> str: ...
+
+    @property
+    def retries(self) -> int: ...
+
+    @property
+    def wait_s(self) -> float: ...
+
+    @property
+    def max_wait_s(self) -> float: ...
+
+    @property
+    def max_concurrent(self) -> int: ...
+
+    @property
+    def connect_timeout_s(self) -> float: ...
+
+    @property
+    def timeout_s(self) -> float: ...
+
+    @property
+    def deadline_s(self) -> float: ...
+
+
 class Attempts(Generic[Out]):
     """Call of a server with its attempts.
 
@@ -173,7 +204,7 @@ class Attempts(Generic[Out]):
         is_working: whether the server has the request, and has neither refused it nor replied in full.
     """
 
-    model: "Remote | Transcriber"
+    model: ModelServer
     bound: Usage
     largest: int = MAX_REPLY_BYTES
     handed_out = False

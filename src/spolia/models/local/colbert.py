@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spolia import models
 from spolia.core.run_context import charge
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, WeightsError
@@ -79,8 +80,6 @@ class LocalColBERT(Local):
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
         """Return vectors of length 1 for the tokens of each text that count."""
-        from spolia.models.vectors import TokenVectors
-
         vectors: dict[int, Vectors] = {}
         if len(texts):
             session = self.open_session()
@@ -100,15 +99,15 @@ class LocalColBERT(Local):
                     hidden = states[index, : len(row)].double().cpu().numpy()
                     vectors[number] = (hidden[np.array(counts)] @ projection).astype(np.float32)
         charge(Usage(embedded=len(texts)))
-        return TokenVectors.from_vectors([vectors[number] for number in range(len(texts))], self.dimension)
+        return models.vectors.TokenVectors.from_vectors(
+            [vectors[number] for number in range(len(texts))], self.dimension
+        )
 
     def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
         """Return for each text Σ over the question's tokens of their largest product with a token of the text: a
         `Scorer`."""
-        from spolia.models.vectors import max_sims
-
         question = self.embed_tokens([query], kind="query").row(0)
-        return tuple(max_sims(question, self.embed_tokens(texts, kind="passage")).tolist())
+        return tuple(models.vectors.max_sims(question, self.embed_tokens(texts, kind="passage")).tolist())
 
     @property
     def _folder(self) -> Path:

@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from spolia import models
 from spolia.core.run_context import charge, check_cancelled
 from spolia.deferred import Image
 from spolia.deferred import numpy as np
@@ -260,10 +261,8 @@ class LocalSparseEmbedder(LocalEncoder):
 
     def embed_sparse(self, texts: Sequence[str], *, kind: Kind) -> SparseRows:
         """Return one row of weights for each text."""
-        from spolia.models.vectors import SparseRows
-
         if not len(texts):
-            return SparseRows.from_weights(())
+            return models.vectors.SparseRows.from_weights(())
         weights_by_row: dict[int, dict[int, float]] = {}
         session = self.open_session()
         for batch, inputs in self.make_batches(self.rows(texts, kind)):
@@ -274,7 +273,7 @@ class LocalSparseEmbedder(LocalEncoder):
                 terms = row.nonzero().flatten()
                 weights_by_row[number] = dict(zip(terms.tolist(), row[terms].tolist(), strict=True))
             charge(Usage(embedded=len(batch)))
-        return SparseRows.from_weights(weights_by_row[number] for number in range(len(texts)))
+        return models.vectors.SparseRows.from_weights(weights_by_row[number] for number in range(len(texts)))
 
 
 @dataclass(frozen=True)
@@ -299,14 +298,12 @@ class LocalTokenEmbedder(LocalEncoder):
 
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
         """Return vectors of length 1 for the tokens of each text, special ones included: E(t) = P h_t / |P h_t|."""
-        from spolia.models.vectors import TokenVectors
-
         vectors: list[Vectors] = self.hidden_states(texts, kind=kind)
         if self.projection:
             projection = self._projection().astype(np.float64).T
             vectors = [(states @ projection).astype(np.float32) for states in vectors]
         charge(Usage(embedded=len(texts)))
-        return TokenVectors.from_vectors(vectors, self.dimension)
+        return models.vectors.TokenVectors.from_vectors(vectors, self.dimension)
 
     def own_tokens(self, texts: Sequence[str], *, kind: Kind) -> list[list[bool]]:
         """Tell a text's own tokens, among those of `embed_tokens`, from the special ones put around it."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from spolia import models
 from spolia.errors import WeightsError, pip_install
 from spolia.models.file_hash import hash_of, hub_cache, vocabulary_hash_of
 
@@ -55,9 +56,7 @@ def find(path: str = "", *, hub: bool = True) -> Weights:
     for folder, source in (*_package_folders(), *_cache_folders()):
         if _is_complete(folder):
             return _verify(folder, source)
-    from spolia.models.hub import download
-
-    fetched = download(REPOSITORY, (TENSORS, TOKENIZER)) if hub else "not asked"
+    fetched = models.hub.download(REPOSITORY, (TENSORS, TOKENIZER)) if hub else "not asked"
     if isinstance(fetched, Path):
         return _verify(fetched, "the model hub")
     raise WeightsError(

@@ -6,8 +6,10 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from spolia import retrieval
 from spolia.core.validation import validate
 from spolia.errors import WiringError
+from spolia.retrieval import graph
 from spolia.retrieval.graph.edges import Edges, SharedEntities
 from spolia.stores.backends import sql
 from spolia.stores.corpus import NodeGroup, refuse_no_group
@@ -98,27 +100,26 @@ class NodeGraph(Value):
         return links
 
     def _build_links(self, snapshot: Snapshot, access: frozenset[str] | None) -> Links:
-        from spolia.retrieval.array_files import SUFFIX
-        from spolia.retrieval.graph.build import (
-            GraphBuild,
-            drop_removed_versions,
-            earlier_neighbours,
-            load_or_build,
-            read_neighbours,
-        )
-
         folder = links_folder(snapshot.open_store.folder, self.group.name)
-        path = folder / f"g{snapshot.version}-{digest_of((MADE, *self.edges)).hex()[:16]}{SUFFIX}"
+        path = folder / f"g{snapshot.version}-{digest_of((MADE, *self.edges)).hex()[:16]}{retrieval.array_files.SUFFIX}"
         # The links of one audience are kept in memory only: there may be many audiences.
         if access is not None:
-            return GraphBuild(snapshot, self.group.name, read_neighbours([path], self.edges), access).links(self.edges)
-        drop_removed_versions(folder, snapshot.open_store.was_published)  # of what a backup has taken the place of
+            return graph.build.GraphBuild(
+                snapshot, self.group.name, graph.build.read_neighbours([path], self.edges), access
+            ).links(self.edges)
+        graph.build.drop_removed_versions(
+            folder, snapshot.open_store.was_published
+        )  # of what a backup has taken the place of
 
         def build() -> tuple[Links, dict[Edges, NearestNeighbours]]:
             # Neighbours of an earlier generation spare comparing all old nodes again.
-            building = GraphBuild(snapshot, self.group.name, earlier_neighbours(path, self.edges))
+            building = graph.build.GraphBuild(
+                snapshot, self.group.name, graph.build.earlier_neighbours(path, self.edges)
+            )
             return building.links(self.edges), building.neighbours
 
-        links = load_or_build(path, build, self.edges)
-        drop_removed_versions(folder, lambda version: bool(snapshot.open_store.row(sql.IS_KEPT, version[:1])))
+        links = graph.build.load_or_build(path, build, self.edges)
+        graph.build.drop_removed_versions(
+            folder, lambda version: bool(snapshot.open_store.row(sql.IS_KEPT, version[:1]))
+        )
         return links

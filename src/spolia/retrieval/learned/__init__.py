@@ -1,1 +1,5 @@
 """Ranking learned from questions: candidates from links and shared names, their features, a linear score."""
+
+from spolia.core.public_names import submodules
+
+__getattr__ = submodules(__name__)

@@ -10,14 +10,15 @@ from spolia.core.run_context import note, reach
 from spolia.errors import ManifestMismatch, WeightsError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.models.trained_weights import RANKER, TrainedWeights
+from spolia.retrieval import learned
 from spolia.retrieval.group_search import GroupSearch, search_text
 from spolia.retrieval.vector_search import refuse_other, text_to_embed, vectors_of
+from spolia.stores import groups, vectors
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.hit_order import best_hits
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
-    from spolia.retrieval.learned.features import QuestionInGroup
     from spolia.retrieval.learned.scores import Score
     from spolia.stores.snapshot.snapshot import Snapshot
 
@@ -89,13 +90,10 @@ class LearnedRanker(GroupSearch):
     def hits(
         self, query: Query, snapshot: Snapshot, principals: frozenset[str], filter: Filter | None, /
     ) -> tuple[Hit, ...]:
-        from spolia.retrieval.learned.features import FEATURES
-        from spolia.retrieval.learned.scores import rank_candidates
-
         reach(self.weights)
         passes = self._load_passes(snapshot)
         question = prepare_question(snapshot, self.group, self.names, self.embedder, query, principals, filter)
-        ranked_nodes = rank_candidates(question, passes)
+        ranked_nodes = learned.scores.rank_candidates(question, passes)
         keys = snapshot.open.records(self.group.name).keys[ranked_nodes.positions].tolist()
         best = best_hits(zip(keys, ranked_nodes.scores.tolist(), strict=True), self.top_k, snapshot.ids)
         row = {key: row_number for row_number, key in enumerate(keys)}
@@ -103,7 +101,7 @@ class LearnedRanker(GroupSearch):
         parts = {
             ids[key]: tuple(
                 sorted(
-                    zip(FEATURES, ranked_nodes.contributions[row[key]].tolist(), strict=True),
+                    zip(learned.features.FEATURES, ranked_nodes.contributions[row[key]].tolist(), strict=True),
                     key=lambda item: -abs(item[1]),
                 )
             )[:EXPLAINED]
@@ -136,22 +134,18 @@ class LearnedRanker(GroupSearch):
 @lru_cache(maxsize=16)
 def read_passes(sha256: str, weights: TrainedWeights) -> tuple[Score, ...]:
     """Read the scores of all passes, once for each state of the file."""
-    from spolia.retrieval.learned.scores import read_score
-
     # The hash of the weights is only the key of the cache: another file is read anew.
     passes = weights.plain(RANKER).get("passes")
     if not isinstance(passes, list) or not passes:
         raise WeightsError(f"{weights.place} holds no passes of a ranker. Train it again.")
-    return tuple(map(read_score, passes))
+    return tuple(map(learned.scores.read_score, passes))
 
 
 def snapshot_of(group: NodeGroup, names: str, embedder: Embedder | None) -> Snapshot:
     """Return the generation that the run has pinned, in which a group, its names and its vectors are built."""
-    from spolia.stores.groups.materialise import with_embedding
-
     if names:
         group.corpus.group(names).snapshot()
-    return (group if embedder is None else with_embedding(group, embedder)).snapshot()
+    return (group if embedder is None else groups.materialise.with_embedding(group, embedder)).snapshot()
 
 
 def describe_groups(snapshot: Snapshot, group: NodeGroup, names: str, embedder: Embedder | None) -> dict[str, Any]:
@@ -173,16 +167,13 @@ def prepare_question(
     query: Query,
     principals: frozenset[str],
     filter: Filter | None,
-) -> QuestionInGroup:
+) -> learned.features.QuestionInGroup:
     """Prepare a question in a group for candidates; the run notes where titles and names are missing."""
-    from spolia.retrieval.learned.features import QuestionInGroup
-    from spolia.stores.vectors.search import unit_rows
-
     vector = None
     if embedder is not None:
         refuse_other(group, snapshot, embedder)
-        vector = unit_rows(vectors_of([query], [text_to_embed(query, embedder)], embedder))[0]
-    question = QuestionInGroup(
+        vector = vectors.search.unit_rows(vectors_of([query], [text_to_embed(query, embedder)], embedder))[0]
+    question = learned.features.QuestionInGroup(
         snapshot, group.name, names, embedder.name if embedder else "", search_text(query), vector, principals, filter
     )
     if not len(question.links.texts.title_labels.nodes) and not len(question.links.texts.name_labels.nodes):

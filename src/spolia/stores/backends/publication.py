@@ -11,6 +11,7 @@ from typing import Any
 from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.filters import Schema
+from spolia.stores import lexical
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection
 from spolia.stores.backends.rows import (
@@ -482,11 +483,10 @@ class Publication:
     def _freeze(self, group: str, base: tuple[int, int] | None, last_key: int, *, merged: bool = False) -> None:
         if (target := self.store.published_index(group, self.generation)) is None:
             return
-        from spolia.stores.lexical.index_writer import freeze
 
         generation, last_known = base or (0, 0)
         dead = (key for (key,) in self.connection.stream_rows(sql.DEAD_KEYS, (group, generation, last_known)))
-        freeze(
+        lexical.index_writer.freeze(
             target,
             self.store.published_index(group, generation) if base else None,
             dead if base else (),

@@ -22,6 +22,7 @@ import tantivy
 
 from spolia.errors import StoreCorrupt
 from spolia.filters import Condition, Field, Leaf, Schema
+from spolia.stores import lexical
 from spolia.stores.files import columns_in, count_deleted, holds_lengths, quick_index_damage, tantivy_errors
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.field_terms import FieldTerms, terms_of
@@ -123,10 +124,8 @@ class Lexical:
 
     @cached_property
     def _asker(self) -> "AskerBM25":
-        from spolia.stores.lexical.asker_bm25 import AskerBM25
-
         lengths = None if holds_lengths(self.folder) else self._lengths
-        return AskerBM25(self._searcher, self._schema, self._gone, lengths)
+        return lexical.asker_bm25.AskerBM25(self._searcher, self._schema, self._gone, lengths)
 
     def _find_best(self, query: Any, top_k: int, allowed: "Allowed | None") -> list[tuple[int, float]]:
         """Return the best hits, and all that score as the last of them."""

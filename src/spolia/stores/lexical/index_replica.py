@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
 from spolia.private_files import make_folder, private, set_aside
+from spolia.stores import lexical as lexical_package
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import StoreVersion, nodes_to_index
 from spolia.stores.files import (
@@ -63,12 +64,10 @@ _COMPARED = 256
 
 def _matches_database(folder: Path, manifest: Manifest, open_store: OpenStore) -> bool:
     """Return whether an index was made of the texts that the database has now; a restored backup may have others."""
-    from spolia.stores.lexical.index import Lexical
-
     if folder in _compared:
         return True
     try:
-        lexical = Lexical(folder, manifest.analyzer)
+        lexical = lexical_package.index.Lexical(folder, manifest.analyzer)
         keys = lexical.keys()
         sample = keys[:: max(1, len(keys) // _COMPARED)]
         rows = open_store.rows(sql.NODES_TO_INDEX, {"keys": json.dumps(sample)})
@@ -115,8 +114,6 @@ def _lock_machine(store: Path) -> Iterator[None]:
 
 
 def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
-    from spolia.stores.lexical.index_writer import freeze
-
     values = {"grp": manifest.group, "at": snapshot.generation}
     live = {key for (key,) in snapshot.open_store.stream_rows(sql.LIVE_KEYS, values)}
     base, indexed = _newest(target.parent, manifest, snapshot.open_store)
@@ -125,13 +122,13 @@ def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
         base, indexed = None, set()
     fail_point("follow.build")
     added = _texts(snapshot, sorted(live - indexed))
-    freeze(target, base, sorted(indexed - live), added, manifest.analyzer, doing="made", fields=fields)
+    lexical_package.index_writer.freeze(
+        target, base, sorted(indexed - live), added, manifest.analyzer, doing="made", fields=fields
+    )
 
 
 def _newest(folder: Path, manifest: Manifest, open_store: OpenStore) -> tuple[Path | None, set[int]]:
     """Return the newest index that is whole and of a publication of this store, and the keys in it."""
-    from spolia.stores.lexical.index import Lexical
-
     names = {path: path.name[1:].partition(".") for path in folder.glob("g*") if path.suffix != ".tmp"}
     versions = {path: StoreVersion(int(number), id) for path, (number, _, id) in names.items()}
     # The newest first: the fewest nodes differ from it.
@@ -142,7 +139,7 @@ def _newest(folder: Path, manifest: Manifest, open_store: OpenStore) -> tuple[Pa
                 and not index_damage(base)
                 and _matches_database(base, manifest, open_store)
             ):
-                return base, set(Lexical(base, manifest.analyzer).keys())
+                return base, set(lexical_package.index.Lexical(base, manifest.analyzer).keys())
         except StoreCorrupt:
             continue
     return None, set()

@@ -11,7 +11,7 @@ from ctypes import byref
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import combining
 
 import numpy as np
@@ -20,10 +20,6 @@ from pypdfium2 import raw
 from spolia.indexing.readers.pdf.columns import Gutter
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes, codes, fonts, rectangles, sizes
 from spolia.indexing.readers.pdf.headings import may_be_heading
-
-if TYPE_CHECKING:
-    from spolia.indexing.readers.pdf.tables import PageTable
-
 
 HYPHEN = "\ufffe"
 _SOFT = "\u00ad"
@@ -126,6 +122,20 @@ NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\uffff]")
 _VERTICAL = 3
 
 
+@dataclass(frozen=True, eq=False)
+class PageTable:
+    """Table on a page. Every row has the same number of cells, and `letters` are the numbers of its characters."""
+
+    rows: tuple[tuple[str, ...], ...]
+    areas: tuple[Area, ...]
+    letters: Any
+
+    @property
+    def area(self) -> Area:
+        """Return the area of all rows."""
+        return Area.from_areas(self.areas)
+
+
 @dataclass(slots=True, eq=False)
 class PageLine:
     """Line of a page: its text without blanks around, with a mark at its end if the last word goes on in the next line."""
@@ -137,7 +147,7 @@ class PageLine:
     size: float = 0.0  # of its letters, in points; 0 where nobody asked
     bold: bool = False  # known only where it matters
     heading: bool = False  # its words may be those of a heading; known only where somebody looked
-    table: "PageTable | None" = None  # that it is a row of
+    table: PageTable | None = None  # that it is a row of
 
     @property
     def is_vertical(self) -> bool:

@@ -20,6 +20,7 @@ from spolia.indexing.readers.pdf.lines import (
     HYPHEN,
     NO_TEXT,
     PageLine,
+    PageTable,
     PlacedText,
     join_lines,
     lines_of,
@@ -32,7 +33,6 @@ from spolia.indexing.readers.pdf.lines import (
 from spolia.indexing.readers.pdf.tables import (
     NO_LETTERS,
     Letters,
-    PageTable,
     caption_of,
     grids_of,
     letters_of,

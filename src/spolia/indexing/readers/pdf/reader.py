@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from spolia.errors import require_extra
+from spolia.indexing.readers import pdf
 from spolia.indexing.readers.pictures.image import OCR, Ocr
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
@@ -76,5 +77,4 @@ class PageImage(Value):
 
 def _load_document_module(blob: Blob) -> ModuleType:
     with require_extra("pdf", "pypdfium2", f"Reading {blob.uri}"):
-        from spolia.indexing.readers.pdf import document
-    return document
+        return pdf.document

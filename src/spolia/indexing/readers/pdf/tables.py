@@ -14,7 +14,7 @@ import numpy as np
 
 from spolia.indexing.readers.pdf.drawings import NO_RULES, PageDrawings, merge_rules
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, begins, boxes, middle_value, steps
-from spolia.indexing.readers.pdf.lines import HYPHEN, NO_TEXT, PageLine
+from spolia.indexing.readers.pdf.lines import HYPHEN, NO_TEXT, PageLine, PageTable
 from spolia.indexing.readers.unit_failures import Attempt
 
 
@@ -430,20 +430,6 @@ _LONGEST = 40
 _MOST_CELLS = 5_000
 _LEAST_LETTERS = 4
 """Two rows of two cells."""
-
-
-@dataclass(frozen=True, eq=False)
-class PageTable:
-    """Table on a page. Every row has the same number of cells, and `letters` are the numbers of its characters."""
-
-    rows: tuple[tuple[str, ...], ...]
-    areas: tuple[Area, ...]
-    letters: Any
-
-    @property
-    def area(self) -> Area:
-        """Return the area of all rows."""
-        return Area.from_areas(self.areas)
 
 
 def tables_of(grids: Iterable[Grid], letters: Letters, text: str, attempt: Attempt) -> list[PageTable]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.core.patterns import pattern
 from spolia.errors import require_extra
+from spolia.indexing.readers import pdf, pictures
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
@@ -133,25 +134,22 @@ def _confidence(words: list[list[str]]) -> float:
 
 
 def _page_line(words: list[list[str]], scale: float) -> "Iterator[PageLine]":
-    from spolia.indexing.readers.pdf.geometry import Area
-    from spolia.indexing.readers.pdf.lines import PageLine
-
     if _confidence(words) < _MINIMUM_CONFIDENCE:
         return
     areas = [
-        Area(left * scale, top * scale, (left + width) * scale, (top + height) * scale)
+        pdf.geometry.Area(left * scale, top * scale, (left + width) * scale, (top + height) * scale)
         for left, top, width, height in ([int(value) for value in fields[6:10]] for fields in words)
     ]
-    yield PageLine(_CJK_SPACE.sub("", " ".join(fields[11].strip() for fields in words)), Area.from_areas(areas))
+    yield pdf.lines.PageLine(
+        _CJK_SPACE.sub("", " ".join(fields[11].strip() for fields in words)), pdf.geometry.Area.from_areas(areas)
+    )
 
 
 def _mark_broken_words(lines: "list[PageLine]") -> "list[PageLine]":
     """Mark a hyphen at the end of a line before a small letter as a break within a word."""
-    from spolia.indexing.readers.pdf.lines import HYPHEN
-
     for line, following in pairwise(lines):
         if following.text[0].islower():
-            line.text = _BROKEN_WORD.sub(HYPHEN, line.text)
+            line.text = _BROKEN_WORD.sub(pdf.lines.HYPHEN, line.text)
     return lines
 
 
@@ -176,8 +174,8 @@ class ImageReader(Value):
 
     def read(self, blob: Blob, /) -> Reading:
         with require_extra("images", "pillow and pypdfium2", f"Reading {blob.uri}"):
-            from spolia.indexing.readers.pictures.pages import read_picture
-        return read_picture(self, blob)
+            pages = pictures.pages
+        return pages.read_picture(self, blob)
 
     def lacking(self) -> str:
         """Return what is missing to read the text in pictures."""

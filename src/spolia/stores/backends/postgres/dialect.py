@@ -1,6 +1,8 @@
 """SQLite's dialect of the statements translated to PostgreSQL's. Both compare texts byte by byte, so the order is the
 same."""
 
+from __future__ import annotations
+
 import re
 from functools import lru_cache
 

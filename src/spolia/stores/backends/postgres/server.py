@@ -13,6 +13,7 @@ from psycopg import errors
 from spolia.errors import NotAStore, StoreError
 from spolia.models.file_hash import cache_folder
 from spolia.private_files import make_folder
+from spolia.stores.backends import postgres as postgres_package
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection
 from spolia.stores.backends.postgres import dialect
@@ -147,10 +148,8 @@ class PostgresBackend(Backend):
         return ensure_index(snapshot, group)
 
     def make_vector_writer(self, connection: Connection) -> VectorWriter:
-        from spolia.stores.backends.postgres.vectors import VectorTableWriter
-
         assert isinstance(connection, PostgresSession)
-        return VectorTableWriter(self._open_session(timeout_s=WRITE_S)[0], connection)
+        return postgres_package.vectors.VectorTableWriter(self._open_session(timeout_s=WRITE_S)[0], connection)
 
     def follow(
         self, connection: Connection, manifests: Manifests, last_keys: Mapping[str, int], published: int
@@ -165,23 +164,20 @@ class PostgresBackend(Backend):
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return []
-        from spolia.stores.backends.postgres.vectors import index_large
 
         assert isinstance(connection, PostgresSession)
-        return index_large(connection, manifests)
+        return postgres_package.vectors.index_large(connection, manifests)
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
-        from spolia.stores.backends.postgres.vectors import open_search, open_sparse_search
-
         embedding = snapshot.manifest(group).find_embedding(embedder)
-        return (open_sparse_search if embedding is not None and embedding.is_sparse else open_search)(
-            snapshot, group, embedder
-        )
+        return (
+            postgres_package.vectors.open_sparse_search
+            if embedding is not None and embedding.is_sparse
+            else postgres_package.vectors.open_search
+        )(snapshot, group, embedder)
 
     def stored_vectors(self, snapshot: Snapshot, group: str, embedder: str) -> StoredVectors:
-        from spolia.stores.backends.postgres.vectors import open_search
-
-        return open_search(snapshot, group, embedder)
+        return postgres_package.vectors.open_search(snapshot, group, embedder)
 
     def repair(self, connection: Connection) -> list[str]:
         return forget_damaged(self.folder)

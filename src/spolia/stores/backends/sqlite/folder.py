@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from spolia.errors import StoreBusy, StoreCorrupt, StoreError
 from spolia.private_files import make_folder, private, set_aside, touch
 from spolia.record_files import log_damage
+from spolia.stores import vectors
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, Manifests
 from spolia.stores.backends.publication import wait_for_right
@@ -185,14 +186,10 @@ class FolderBackend:
         return lexical_folder(self.folder, group, snapshot.indexes[group][0])
 
     def make_vector_writer(self, connection: Connection) -> VectorWriter:
-        from spolia.stores.vectors.segments import SegmentWriter
-
-        return SegmentWriter(self.folder, connection)
+        return vectors.segments.SegmentWriter(self.folder, connection)
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> DenseSearch | SparseSearch:
-        from spolia.stores.vectors.external_index import open_vector_search
-
-        return open_vector_search(snapshot, group, embedder)
+        return vectors.external_index.open_vector_search(snapshot, group, embedder)
 
     def follow(
         self, connection: Connection, manifests: Manifests, last_keys: Mapping[str, int], published: int
@@ -215,19 +212,19 @@ class FolderBackend:
     def _external_indexes(self, connection: Connection, manifests: Manifests) -> ExternalIndexes | None:
         if not any(embedding.is_external for manifest in manifests.values() for embedding in manifest.embeddings):
             return None
-        from spolia.stores.vectors.external_index import ExternalIndexes
 
-        return ExternalIndexes(self.folder, connection, manifests)
+        return vectors.external_index.ExternalIndexes(self.folder, connection, manifests)
 
     def compact(
         self, manifests: Manifests, *, has_ended: bool, waits: bool, connection: Connection | None = None
     ) -> bool:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return False
-        from spolia.stores.vectors.compaction import Compaction
 
         with closing(self.connect_for_reading()) if connection is None else nullcontext(connection) as reading:
-            compaction = Compaction(self.folder, reading, manifests, has_ended, lambda: self.begin_writing(inf))
+            compaction = vectors.compaction.Compaction(
+                self.folder, reading, manifests, has_ended, lambda: self.begin_writing(inf)
+            )
             if not compaction.is_needed():
                 return False
             try:
@@ -238,9 +235,7 @@ class FolderBackend:
                 return compaction.run()
 
     def stored_vectors(self, snapshot: Snapshot, group: str, embedder: str) -> StoredVectors:
-        from spolia.stores.vectors.segment_search import locate_vectors
-
-        return locate_vectors(snapshot, group, embedder)[0]
+        return vectors.segment_search.locate_vectors(snapshot, group, embedder)[0]
 
     def sweep(self, connection: Connection) -> list[str]:
         generations = connection.execute(sql.GENERATIONS).fetchall()
@@ -251,9 +246,7 @@ class FolderBackend:
     def repair(self, connection: Connection) -> list[str]:
         repairs = []
         if manifests := self._embedded_manifests(connection):
-            from spolia.stores.vectors.graphs import damaged_graphs
-
-            for path, wrong in damaged_graphs(self.folder).items():
+            for path, wrong in vectors.graphs.damaged_graphs(self.folder).items():
                 set_aside(path, self.folder)
                 repairs.append(f"{wrong}. It is built again.")
             if external := self._external_indexes(connection, manifests):
@@ -279,9 +272,7 @@ class FolderBackend:
         yield from find_sqlite_problems(connection)
         yield from damaged_segments(self.folder, connection).values()
         if manifests := self._embedded_manifests(connection):
-            from spolia.stores.vectors.graphs import damaged_graphs
-
-            yield from damaged_graphs(self.folder).values()
+            yield from vectors.graphs.damaged_graphs(self.folder).values()
             if external := self._external_indexes(connection, manifests):
                 yield from external.problems()
 
@@ -391,10 +382,8 @@ def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
 
 def _register(connection: Connection, path: Path) -> bool:
     """Register a segment that holds a vector which the database lacks; return whether it does."""
-    from spolia.stores.vectors.segments import content_of, dimension_of, open_any
-
-    segment, number = open_any(path), int(path.stem)
-    count, dimension = len(segment.hashes), dimension_of(content_of(segment))
+    segment, number = vectors.segments.open_any(path), int(path.stem)
+    count, dimension = len(segment.hashes), vectors.segments.dimension_of(vectors.segments.content_of(segment))
     fail_point("adopt.write")
     connection.execute(sql.ADD_SEGMENT, (segment.embedder, number, dimension, count, path.stat().st_size))
     rows = ((segment.embedder, hash, number, row) for row, hash in enumerate(segment.hashes))

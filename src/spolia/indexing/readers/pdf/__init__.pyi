@@ -1,0 +1,9 @@
+from spolia.indexing.readers.pdf import columns as columns
+from spolia.indexing.readers.pdf import document as document
+from spolia.indexing.readers.pdf import drawings as drawings
+from spolia.indexing.readers.pdf import geometry as geometry
+from spolia.indexing.readers.pdf import headings as headings
+from spolia.indexing.readers.pdf import lines as lines
+from spolia.indexing.readers.pdf import page as page
+from spolia.indexing.readers.pdf import reader as reader
+from spolia.indexing.readers.pdf import tables as tables

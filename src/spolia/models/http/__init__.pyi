@@ -1,0 +1,9 @@
+from spolia.models.http import chat as chat
+from spolia.models.http import completions as completions
+from spolia.models.http import embeddings as embeddings
+from spolia.models.http import remote as remote
+from spolia.models.http import replies as replies
+from spolia.models.http import request as request
+from spolia.models.http import reranking as reranking
+from spolia.models.http import retry as retry
+from spolia.models.http import transcriber as transcriber

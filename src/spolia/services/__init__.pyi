@@ -1,0 +1,10 @@
+from spolia.services import aliases as aliases
+from spolia.services import callbacks as callbacks
+from spolia.services import documents as documents
+from spolia.services import jobs as jobs
+from spolia.services import knowledge_bases as knowledge_bases
+from spolia.services import postgres_jobs as postgres_jobs
+from spolia.services import publisher as publisher
+from spolia.services import telemetry as telemetry
+from spolia.services import traffic as traffic
+from spolia.services import workers as workers

@@ -1,0 +1,9 @@
+from spolia.stores.vectors import compaction as compaction
+from spolia.stores.vectors import dense as dense
+from spolia.stores.vectors import external_index as external_index
+from spolia.stores.vectors import graphs as graphs
+from spolia.stores.vectors import placement as placement
+from spolia.stores.vectors import search as search
+from spolia.stores.vectors import segment_search as segment_search
+from spolia.stores.vectors import segments as segments
+from spolia.stores.vectors import sparse as sparse
