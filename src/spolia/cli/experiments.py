@@ -206,7 +206,8 @@ class EvaluationRun:
                 questions_text = f"{several(report.n, 'question')} of the part {self.options.split}"
                 later = "refused" if len(ready.marks) >= ENOUGH else "a warning"
                 self.screen.say(
-                    f"{questions_text} looked at; reporting on them is {later} from now on: spolia data looks {self.data}"
+                    f"{questions_text} looked at; reporting on them is {later} from now on: spolia data looks "
+                    f"{self.data}"
                 )
             return report, ready.chosen, _read_traces(run), choose_planner(ready.items)
 
@@ -322,7 +323,8 @@ def _refuse_without_model(name: str, flow: Operator[Any, Any], previous: Baselin
         models = ", ".join(baseline_models)
         raise DataError(
             f"{baseline} was made with the language model {models}, and {name} is asked without one. Write --llm URL "
-            f"--model {next(iter(baseline_models))}, or a profile with [llm]; to go on without, write the baseline again: --write."
+            f"--model {next(iter(baseline_models))}, or a profile with [llm]; to go on without, write the baseline "
+            "again: --write."
         )
 
 

@@ -159,7 +159,8 @@ def _check_settings(path: Path, table: str, settings: Any) -> dict[str, Any]:
     _refuse_secret(path, {name: value for name, value in settings.items() if name not in setting_names}, f"[{table}] ")
     if unknown := sorted(settings.keys() - setting_names):
         raise QueryError(
-            f"{path}: [{table}] has {unknown[0]!r}, which is not a setting. Write some of: {', '.join(sorted(setting_names))}."
+            f"{path}: [{table}] has {unknown[0]!r}, which is not a setting. Write some of: "
+            f"{', '.join(sorted(setting_names))}."
         )
     variable = settings.get(KEY, "")
     if not isinstance(variable, str) or (variable and not _VARIABLE.fullmatch(variable)):
@@ -188,6 +189,7 @@ def _refuse_secret(path: Path, settings: Mapping[str, Any], prefix: str) -> None
     for name in settings:
         if _SECRET.search(name):
             raise QueryError(
-                f"{path}: {prefix}{name} would be a secret in a file. Take it out, put it into an environment variable, "
+                f"{path}: {prefix}{name} would be a secret in a file. Take it out, put it into an environment "
+                "variable, "
                 f'and write the variable\'s name in the table of the model: {KEY} = "MY_KEY".'
             )

@@ -32,8 +32,8 @@ def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
             f"Group {name!r} is not built in {store} yet. Write: spolia groups build {name} --store {store}"
         )
     raise GroupError(
-        f"There is no node group {name!r} in {store}.{suggest_name(name, [*names, *BUILT_IN])} It has: {', '.join(names)}; "
-        f"`spolia groups list` also lists groups that can be built."
+        f"There is no node group {name!r} in {store}.{suggest_name(name, [*names, *BUILT_IN])} It has: "
+        f"{', '.join(names)}; `spolia groups list` also lists groups that can be built."
     )
 
 

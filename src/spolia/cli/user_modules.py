@@ -73,8 +73,8 @@ def _check_readers(place: str, readers: object) -> "Mapping[str, FileReader | Ca
     if isinstance(readers, Mapping) and all(reads) and all(isinstance(name, str) for name, _ in pairs):
         return readers
     raise QueryError(
-        f"--known {place}: {READERS} is {readers!r:.100}. Write {READERS} = {{'*.foo': my_function, '*.pdf': PdfReader()}}"
-        ", patterns with functions or readers."
+        f"--known {place}: {READERS} is {readers!r:.100}. Write {READERS} = {{'*.foo': my_function, "
+        "'*.pdf': PdfReader()}, patterns with functions or readers."
     )
 
 
@@ -90,8 +90,8 @@ def _load_definitions(address: str) -> dict[str, Any]:
     for name, value in members.items():
         if lacking := _lacks(value):
             raise QueryError(
-                f"--known {address}: the measure {name} has no {' and no '.join(lacking)}. Write what every measure has, "
-                "as in docs/reference/measures.md under Your own."
+                f"--known {address}: the measure {name} has no {' and no '.join(lacking)}. Write what every measure "
+                "has, as in docs/reference/measures.md under Your own."
             )
     if not things:
         raise QueryError(

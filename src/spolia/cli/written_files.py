@@ -279,7 +279,8 @@ def mend_files(folder: Path) -> Iterator[tuple[str, bool]]:
     for file_damage in damaged_files(folder):
         if file_damage.kind.if_damaged == "rebuilt":
             yield (
-                f"{file_damage.text}. It is now {set_aside(file_damage.path, folder)}, and is made again when it is needed.",
+                f"{file_damage.text}. It is now {set_aside(file_damage.path, folder)}, and is made again when it is "
+                "needed.",
                 True,
             )
         else:

@@ -118,8 +118,8 @@ class TuningPlan:
         if len(objectives.best) > 1 and not fresh:
             note = f" ({len(trained)} were left out: a part of a candidate was trained on them)" if trained else ""
             raise DataError(
-                f"Several objectives need more than {several(len(usable_items), 'question')}{note}. Give more questions, or "
-                "one objective."
+                f"Several objectives need more than {several(len(usable_items), 'question')}{note}. Give more "
+                "questions, or one objective."
             )
         if isinstance(budget, str):
             budget = TuningBudget.parse(budget)

@@ -63,8 +63,8 @@ def _find_untried(snapshot: "Snapshot") -> Iterator[str]:
             untried.setdefault(lack.group, []).append(lack.uri or lack.document)
     for group, documents in untried.items():
         yield (
-            f"group {group!r}: {len(documents)} documents were not made yet: {list_some(documents)}. The next run makes "
-            "them: spolia index FOLDER, or in Python sync(...)"
+            f"group {group!r}: {len(documents)} documents were not made yet: {list_some(documents)}. The next run "
+            "makes them: spolia index FOLDER, or in Python sync(...)"
         )
 
 

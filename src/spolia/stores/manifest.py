@@ -207,9 +207,9 @@ def refuse_odd_name(group: str) -> None:
 def refuse_other_manifest(stored: Manifest, manifest: Manifest) -> None:
     if stored != manifest:
         raise ManifestMismatch(
-            f"Group {stored.group!r} of the store was built with other parts: {'; '.join(stored.differences(manifest))}. "
-            "Write the parts that are there, name another store, or rebuild the group: sync(..., rebuild=True), "
-            "on the command line spolia index with --rebuild."
+            f"Group {stored.group!r} of the store was built with other parts: "
+            f"{'; '.join(stored.differences(manifest))}. Write the parts that are there, name another store, or "
+            "rebuild the group: sync(..., rebuild=True), on the command line spolia index with --rebuild."
         )
 
 
@@ -337,9 +337,9 @@ def refuse_other_embedder(stored: GroupEmbedding, group: str, embedder: Embedder
         differences.append(f"fingerprint: {stored.fingerprint!r} there, {fingerprint!r} here")
     if differences:
         raise ManifestMismatch(
-            f"Group {group!r} was embedded with another {embedder.name!r}: {'; '.join(differences)}. Their vectors cannot be "
-            "compared, and are found by the name: take the embedder that is there, or give this one a name of its own "
-            "and index with it."
+            f"Group {group!r} was embedded with another {embedder.name!r}: {'; '.join(differences)}. Their vectors "
+            "cannot be compared, and are found by the name: take the embedder that is there, or give this one a name "
+            "of its own and index with it."
         )
 
 
@@ -417,8 +417,8 @@ def embedder_of(
             refuse_other_embedder(embedding, group, embedder)
             return embedder
     advice = (
-        f"Group {group!r} is embedded with {embedding.embedder!r}. Pass that again: --embedder FILE.py:NAME on the command "
-        f"line; in Python with the group's definition, corpus.group({group!r}, Definition(..., "
+        f"Group {group!r} is embedded with {embedding.embedder!r}. Pass that again: --embedder FILE.py:NAME on the "
+        f"command line; in Python with the group's definition, corpus.group({group!r}, Definition(..., "
         "embeddings=(Embedding(it),))), among groups=[...]."
     )
     if not embedding.plain:

@@ -189,8 +189,8 @@ def _refuse_odd(contents: Contents) -> None:
 def export_error(path: Path, cause: str) -> StoreCorrupt:
     """Build the error for a file that is not as it was written."""
     return StoreCorrupt(
-        f"{path} is not an export as `spolia export` writes it: {cause}. Nothing was imported. Copy it again, or export "
-        "the store again: spolia export STORE FILE"
+        f"{path} is not an export as `spolia export` writes it: {cause}. Nothing was imported. Copy it again, or "
+        "export the store again: spolia export STORE FILE"
     )
 
 

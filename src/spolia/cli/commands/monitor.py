@@ -156,7 +156,8 @@ def _format_change(change: "TrafficChange") -> "Sequence[str]":
 
 def _show_candidate(screen: Screen, shadow_report: "ShadowReport") -> None:
     screen.show(
-        f"candidate: {several(shadow_report.n, 'question')} of production, {_format_share(shadow_report.overlap)} of the passages are the same"
+        f"candidate: {several(shadow_report.n, 'question')} of production, {_format_share(shadow_report.overlap)} of "
+        "the passages are the same"
     )
     rows = [
         (name, *map(_format_interval, intervals[:2]), _format_interval(intervals[2], "+"))

@@ -110,7 +110,8 @@ def rows(
         sha256=hash_of(out), files=list(map(str, files)),
     )  # fmt: skip
     screen.show(
-        f"{len(output_rows):,} rows in {out}. Use them: spolia train lm --method {method} --rows {out} --base DIR -o DIR"
+        f"{len(output_rows):,} rows in {out}. Use them: spolia train lm --method {method} --rows {out} --base DIR -o "
+        "DIR"
     )
     return Exit.DONE
 

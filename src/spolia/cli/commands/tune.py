@@ -233,8 +233,9 @@ def _show_result(screen: Screen, tuned_flow: "TunedFlow", options: TuningOptions
         *("failed",) * tuned_flow.has_failed,
     )
     screen.show(
-        f"{tuned_flow.objective} on {tuned_flow.fresh or tuned_flow.questions} {tuned_flow.scored_on}; {several(tuned_flow.flows, 'flow')}, "
-        f"{tuned_flow.flows_asked:,} asked, {tuned_flow.rows:,} scores computed now",
+        f"{tuned_flow.objective} on {tuned_flow.fresh or tuned_flow.questions} {tuned_flow.scored_on}; "
+        f"{several(tuned_flow.flows, 'flow')}, {tuned_flow.flows_asked:,} asked, {tuned_flow.rows:,} scores computed "
+        "now",
         table(rows, "", tuned_flow.measure, *columns, "choices"),
     )
     if tuned_flow.regret_bound is not None:

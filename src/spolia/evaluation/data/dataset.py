@@ -143,8 +143,8 @@ class DataSet(Value):
             missing = [id for id in gold_ids if id not in passage_ids]
             if missing and self.has_corpus and not stored:
                 raise DataError(
-                    f"{place}: gold id {missing[0]!r} of question {item.id!r} is not in the corpus of {len(passage_ids)} "
-                    "passages. Correct the id, or add the passage to the corpus."
+                    f"{place}: gold id {missing[0]!r} of question {item.id!r} is not in the corpus of "
+                    f"{len(passage_ids)} passages. Correct the id, or add the passage to the corpus."
                 )
             if not self.part or part_of(item.id) == self.part:
                 yield item

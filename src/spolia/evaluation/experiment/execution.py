@@ -101,9 +101,9 @@ def find_idle_step(flow: str, steps: Sequence[StepCalls], question_count: int) -
     counts = ", ".join(f"{step.step} ({step.failed:,} of {several(step.trials, 'call')})" for step in sure)
     reason = sure[0].reasons[0][0].rstrip(".") if sure[0].reasons else "no reason was given"
     return NeverWorked(
-        f"{flow} has a step that failed whenever it was called: {counts}: {reason}. Its numbers would be those of a flow "
-        "without that step. Correct the cause or leave the step out, and run the command again; it asks again what "
-        "failed. To measure the flow as it is, write --degraded ok (in Python degraded='ok').",
+        f"{flow} has a step that failed whenever it was called: {counts}: {reason}. Its numbers would be those of a "
+        "flow without that step. Correct the cause or leave the step out, and run the command again; it asks again "
+        "what failed. To measure the flow as it is, write --degraded ok (in Python degraded='ok').",
         tuple(step.step for step in idle),
         counted_reasons(steps),
     )
@@ -369,9 +369,9 @@ class FlowExecution:
             if column not in self.judged_measures and len(reasons) >= enough:
                 measure = str(self.table.measures[column])
                 raise NeverWorked(
-                    f"{measure} could not be taken of the first {len(reasons)} answers: {reasons[0].rstrip('.')}. Correct the "
-                    "cause, and run the command again; it asks again what failed. To measure the rest, write "
-                    "--degraded ok (in Python degraded='ok').",
+                    f"{measure} could not be taken of the first {len(reasons)} answers: {reasons[0].rstrip('.')}. "
+                    "Correct the cause, and run the command again; it asks again what failed. To measure the rest, "
+                    "write --degraded ok (in Python degraded='ok').",
                     (measure,),
                     {measure: dict(Counter(reasons))},
                 )

@@ -225,9 +225,9 @@ class Experiment(Value):
         )
         if ids and not self.overlap and len(self.measurable_items) >= ENOUGH:
             raise DataError(
-                f"{len(ids)} of {several(len(self.measurable_items), 'question')} {were(len(self.measurable_items))} used to train a part of "
-                f"a flow (the first: {ids[0]!r}), so their scores are too good. To go on, ask other questions; or "
-                "allow it (--overlap; in Python overlap=True), and the report says so."
+                f"{len(ids)} of {several(len(self.measurable_items), 'question')} {were(len(self.measurable_items))} "
+                f"used to train a part of a flow (the first: {ids[0]!r}), so their scores are too good. To go on, ask "
+                "other questions; or allow it (--overlap; in Python overlap=True), and the report says so."
             )
         return ids
 
@@ -259,7 +259,8 @@ class Experiment(Value):
             if any(log_entry.part == ALL for log_entry in usage_log.choosing_entries(entry.but(part=REPORT))):
                 ways = ["ask new questions", *ways[1:]]
             ways += [
-                f"if no flow was selected by these looks, strike them out of {usage_log.path}: {usage_log.forget_command}"
+                f"if no flow was selected by these looks, strike them out of {usage_log.path}: "
+                f"{usage_log.forget_command}"
             ]
         raise DataError(f"{message} To go on, {'; or '.join(ways)}")
 

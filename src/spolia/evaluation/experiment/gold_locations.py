@@ -106,7 +106,8 @@ def _locate_in_corpora(
     if missing:
         first, *rest = missing
         raise DataError(
-            f"{_describe_gold(first, items)} {_describe_absence(first, corpora)}. {_suggest_gold(first, corpora)}{_list_rest(rest, items)}"
+            f"{_describe_gold(first, items)} {_describe_absence(first, corpora)}. "
+            f"{_suggest_gold(first, corpora)}{_list_rest(rest, items)}"
         )
     return places_by_gold
 
@@ -115,8 +116,8 @@ def _locate_without_store(gold_list: Sequence[Gold], items: Sequence[Item]) -> d
     for gold in gold_list:
         if isinstance(gold, Quote) and gold.start < 0:
             raise DataError(
-                f"{_describe_gold(gold, items)} does not say where it starts, and a flow searches no store in which it could "
-                "be looked for. Write its start."
+                f"{_describe_gold(gold, items)} does not say where it starts, and a flow searches no store in which it "
+                "could be looked for. Write its start."
             )
     return {gold: [gold] for gold in gold_list}
 

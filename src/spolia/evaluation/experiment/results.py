@@ -183,8 +183,8 @@ class Report(Value):
         if self.tuned_count:
             flows = f" ({', '.join(self.tuned_flows)})" if self.tuned_flows else ""
             texts.append(
-                f"{self.tuned_count} of {several(self.n, 'question')} {were(self.n)} used to tune or choose a flow{flows}, "
-                "so their scores are too good."
+                f"{self.tuned_count} of {several(self.n, 'question')} {were(self.n)} used to tune or choose a "
+                f"flow{flows}, so their scores are too good."
             )
         for evaluation in self.flows:
             if evaluation.failures:

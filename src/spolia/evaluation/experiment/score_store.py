@@ -265,8 +265,8 @@ class ScoreStore:
         if byte_count < len(raw):
             self._cut()
             raise DataError(
-                f"{self.path}: only {byte_count} of {len(raw)} bytes could be written. Free some space, or name another "
-                "file; earlier data is complete."
+                f"{self.path}: only {byte_count} of {len(raw)} bytes could be written. Free some space, or name "
+                "another file; earlier data is complete."
             )
         return self._end + len(raw)
 

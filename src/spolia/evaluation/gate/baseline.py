@@ -363,8 +363,8 @@ class Baseline(Value):
         except (ValueError, RecursionError) as error:
             line_text = f" after line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
             raise DataError(
-                f"{path} is not a baseline: it is not JSON{line_text}, cut short perhaps, or with the marks of a merge in "
-                f"it. Write one: {_write_command(path)}"
+                f"{path} is not a baseline: it is not JSON{line_text}, cut short perhaps, or with the marks of a merge "
+                f"in it. Write one: {_write_command(path)}"
             ) from error
         except (LookupError, TypeError) as error:
             raise DataError(f"{path} is JSON, but no baseline. Write one: {_write_command(path)}") from error
@@ -372,13 +372,15 @@ class Baseline(Value):
             is_newer = isinstance(form, int) and form > FORM
             newer = f"Upgrade: {pip_install('', '-U')}, or write" if is_newer else "Write"
             raise DataError(
-                f"{path} is a baseline of form {form!r}; this version knows {FORM}. {newer} a new one: {_write_command(path)}"
+                f"{path} is a baseline of form {form!r}; this version knows {FORM}. {newer} a new one: "
+                f"{_write_command(path)}"
             )
         try:
             return _parse_baseline(path, check(plain))
         except ValueError as error:
             raise DataError(
-                f"{path} is damaged: {error}. Take it from your version control, or write it again: {_write_command(path)}"
+                f"{path} is damaged: {error}. Take it from your version control, or write it again: "
+                f"{_write_command(path)}"
             ) from error
 
 

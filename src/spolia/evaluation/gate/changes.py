@@ -185,8 +185,8 @@ def refuse_other_corpus(baseline: Baseline, searched_groups: SearchedGroups) -> 
     if searched_groups.documents.keys().isdisjoint(baseline.documents):
         raise DataError(
             f"The baseline is of another corpus: none of its {len(baseline.documents)} documents, "
-            f"{next(iter(baseline.documents))!r} for one, is among the {len(searched_groups.documents)} that the flow searches. "
-            "Search the corpus that it is of, or write a new one: --write"
+            f"{next(iter(baseline.documents))!r} for one, is among the {len(searched_groups.documents)} that the flow "
+            "searches. Search the corpus that it is of, or write a new one: --write"
         )
 
 

@@ -181,8 +181,8 @@ def refuse_incomparable(
         *_describe_other_measures(experiment.measures, baseline),
     ]:
         raise DataError(
-            f"The baseline of {baseline.flow} on {baseline.data or 'questions'} cannot be compared: {'; '.join(reasons)}. "
-            "Ask its questions with its measures, or write a new one: --write"
+            f"The baseline of {baseline.flow} on {baseline.data or 'questions'} cannot be compared: "
+            f"{'; '.join(reasons)}. Ask its questions with its measures, or write a new one: --write"
         )
 
 
@@ -338,8 +338,8 @@ def refuse_idle(report: Report, degraded: str) -> None:
     evaluation = report.flows[0]
     if evaluation.never_worked and degraded == "stop":
         raise NeverWorked(
-            f"{evaluation.caveat}: a baseline would be of a flow without that step, and is not written. Correct the cause, "
-            "or leave the step out. To write it as it is, write --degraded ok (in Python degraded='ok').",
+            f"{evaluation.caveat}: a baseline would be of a flow without that step, and is not written. Correct the "
+            "cause, or leave the step out. To write it as it is, write --degraded ok (in Python degraded='ok').",
             evaluation.never_worked,
             counted_reasons(evaluation.steps),
         )

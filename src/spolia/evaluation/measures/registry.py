@@ -199,7 +199,8 @@ def _find_class(name: str, own: Own) -> type[SetMeasure] | None:
     user_classes, builtin_class = {cls.notation.lower(): cls for cls in own}, class_of(name)
     if (user_class := user_classes.get(name.lower())) is not None and builtin_class is not None:
         raise MeasureError(
-            f"{user_class.__qualname__} is called {user_class.notation!r}, as a measure of Spolia is. Call it something else."
+            f"{user_class.__qualname__} is called {user_class.notation!r}, as a measure of Spolia is. Call it "
+            "something else."
         )
     return user_class or builtin_class
 

@@ -25,7 +25,8 @@ def verdict_table(gate: Gate) -> Table:
 def format_summary(gate: Gate) -> str:
     """Format each measure then and now, on one line."""
     return ", ".join(
-        f"{verdict.measure} {_format_mean(verdict.before, verdict.is_share)} → {_format_mean(verdict.now, verdict.is_share)}"
+        f"{verdict.measure} {_format_mean(verdict.before, verdict.is_share)} → "
+        f"{_format_mean(verdict.now, verdict.is_share)}"
         for verdict in gate.verdicts
     )
 

@@ -172,8 +172,9 @@ def explain_verdicts(report: Report) -> str:
     """Explain how the verdicts were decided."""
     return (
         "A difference is shown where its interval excludes zero and the paired permutation test gives p < 0.05 "
-        f"{CORRECTION_TEXTS[report.correction]} for {several(len(report.comparisons), 'comparison')}. A difference that is "
-        f"not shown may still exist.{' Other numbers were not tested.' if report.primary or report.against else ''}"
+        f"{CORRECTION_TEXTS[report.correction]} for {several(len(report.comparisons), 'comparison')}. A difference "
+        "that is not shown may still "
+        f"exist.{' Other numbers were not tested.' if report.primary or report.against else ''}"
     )
 
 

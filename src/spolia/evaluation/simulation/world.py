@@ -228,8 +228,8 @@ class FictionalWorld(Value):
         changed = [path.name for path, content in files.items() if path.exists() and path.read_bytes() != content]
         if changed and not replace:
             raise DataError(
-                f"{folder} holds another data set: {' and '.join(changed)} there would be lost. Name another folder, or "
-                "remove them."
+                f"{folder} holds another data set: {' and '.join(changed)} there would be lost. Name another folder, "
+                "or remove them."
             )
         with replace_files(*files) as parts:
             for part, content in zip(parts, files.values(), strict=True):

@@ -82,8 +82,8 @@ def refuse_size(blob: Blob, unpacked_size: int, limits: ArchiveLimits) -> None:
     """Guard against decompression bombs. Raises UnsafeDocument if the unpacked bytes exceed the limit."""
     if unpacked_size > (limit := limits.unpacked_limit(blob.size)):
         raise UnsafeDocument(
-            f"{blob.uri} would unpack from {blob.size} to {unpacked_size} bytes or more, and {limit} are allowed for its "
-            "size: it may be made to fill the disk. Unpack it yourself, if you trust it."
+            f"{blob.uri} would unpack from {blob.size} to {unpacked_size} bytes or more, and {limit} are allowed for "
+            "its size: it may be made to fill the disk. Unpack it yourself, if you trust it."
         )
 
 

@@ -148,8 +148,8 @@ def _parse_mail(blob: Blob) -> Message:
         raise DocumentError(f"{blob.uri} is {signature.description}, not a mail, although its name says so. Rename it.")
     if long_header := _LONG_HEADER.search(data):
         raise DocumentError(
-            f"{blob.uri} has a header {long_header[1].decode()} of more than {_LONGEST_HEADER} bytes: it may be made to "
-            "keep its reader busy. Save it again as the server has it."
+            f"{blob.uri} has a header {long_header[1].decode()} of more than {_LONGEST_HEADER} bytes: it may be made "
+            "to keep its reader busy. Save it again as the server has it."
         )
     try:
         message = message_from_bytes(data, policy=policy.compat32)

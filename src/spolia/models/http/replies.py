@@ -154,8 +154,8 @@ class Reply:
             )
         if self._tool_name:
             raise ModelRejected(
-                f"the model called a tool, {_shorten(self._tool_name)}, where none was offered, instead of replying. Ask "
-                "another model, or turn its own tools off on the server."
+                f"the model called a tool, {_shorten(self._tool_name)}, where none was offered, instead of replying. "
+                "Ask another model, or turn its own tools off on the server."
             )
         cut = self.finish_reason in ("length", "max_tokens")
         if not text:
@@ -293,8 +293,8 @@ def missing_capability(feature: str, capability: str) -> ModelRejected:
     it states no log-probabilities. Name another server, ... (--llm), or a flow that needs none; ... capabilities.
     """
     return ModelRejected(
-        f"it states no {feature}. Name another server, a GGUF file or a model folder (--llm), or a flow that needs none; "
-        f"in Python you can also take {capability!r} out of capabilities."
+        f"it states no {feature}. Name another server, a GGUF file or a model folder (--llm), or a flow that needs "
+        f"none; in Python you can also take {capability!r} out of capabilities."
     )
 
 

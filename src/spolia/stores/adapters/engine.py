@@ -265,8 +265,9 @@ class Collection(ABC):
         """Raise unless a collection that was found is the one that is wanted."""
         if (dimension, metric) != (self.dimension, self.metric):
             raise StoreError(
-                f"The collection {collection!r} of {self.engine.location} holds vectors of {dimension} numbers compared "
-                f"by {metric}, not of {self.dimension} by {self.metric}. Drop it, or give the new one another name."
+                f"The collection {collection!r} of {self.engine.location} holds vectors of {dimension} numbers "
+                f"compared by {metric}, not of {self.dimension} by {self.metric}. Drop it, or give the new one another "
+                "name."
             )
 
     def add(self, keys: Sequence[int], vectors: Vectors) -> None:

@@ -56,9 +56,9 @@ def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
             stored, requested = manifest.embeddings, map(group_embedding, group.definition.embeddings)
             raise ManifestMismatch(
                 f"The vectors of group {group.name!r} of {group.corpus.path} are searched by "
-                f"{', '.join(embedding.description for embedding in stored)}, and you asked for {', '.join(embedding.description for embedding in requested)}. "
-                "To change that for everybody, without embedding anything again, write materialise([group]); or ask "
-                "for the stored way."
+                f"{', '.join(embedding.description for embedding in stored)}, and you asked for "
+                f"{', '.join(embedding.description for embedding in requested)}. To change that for everybody, without "
+                "embedding anything again, write materialise([group]); or ask for the stored way."
             )
         return not missing_embeddings(group.definition, manifest)
     return True
@@ -111,8 +111,8 @@ def refuse_cosine(group: str, manifest: Manifest, embedding: GroupEmbedding) -> 
     stored = manifest.find_embedding(embedding.embedder)
     if embedding.metric == "cosine" and stored is not None and stored.metric != "cosine":
         raise GroupError(
-            f"The vectors of group {group!r} by {embedding.embedder!r} are compared by {stored.metric}, and were taken as the "
-            "embedder gave them; the cosine needs vectors of length 1. Keep the metric, or define another group."
+            f"The vectors of group {group!r} by {embedding.embedder!r} are compared by {stored.metric}, and were taken "
+            "as the embedder gave them; the cosine needs vectors of length 1. Keep the metric, or define another group."
         )
 
 
@@ -263,10 +263,10 @@ def unknown_group(name: str, store: object, names: Iterable[str]) -> GroupError:
             f"{store}, in Python sync(FOLDER, corpus). There are {', '.join(known_names)}."
         )
     return GroupError(
-        f"There is no node group {name!r} in {store}, and none is built in by this name.{suggest_name(name, known_names)} There are "
-        f"{', '.join(known_names)}. One of your own: corpus.group({name!r}, Definition(...)), which the store keeps once "
-        f"it is built; on the command line spolia groups add {name} --from FILE, or spolia groups build {name} --known "
-        "FILE.py."
+        f"There is no node group {name!r} in {store}, and none is built in by this "
+        f"name.{suggest_name(name, known_names)} There are {', '.join(known_names)}. One of your own: "
+        f"corpus.group({name!r}, Definition(...)), which the store keeps once it is built; on the command line spolia "
+        f"groups add {name} --from FILE, or spolia groups build {name} --known FILE.py."
     )
 
 

@@ -284,9 +284,9 @@ def _open_segments(snapshot: Snapshot, places: VectorPlaces) -> tuple[Keys, Rows
     known, number_of = places.layout, places.numbers.values
     if places.is_lacking:
         raise StoreError(
-            f"{np.count_nonzero(number_of == LACKING)} nodes of group {places.group!r} in {snapshot.open_store.store} have "
-            f"no vector from {places.embedder!r}. Search with the embedder of the group's manifest, or index with this "
-            "one into another store."
+            f"{np.count_nonzero(number_of == LACKING)} nodes of group {places.group!r} in {snapshot.open_store.store} "
+            f"have no vector from {places.embedder!r}. Search with the embedder of the group's manifest, or index with "
+            "this one into another store."
         )
     number_of = number_of[len(known.rows.values) :]
     fresh = np.flatnonzero(np.bincount(number_of)) if len(number_of) else number_of  # a unique() would sort them

@@ -151,8 +151,8 @@ def calibrated(
         raise MeasureError(f"{measure} says nothing of a single answer. Write a measure such as Correctness.")
     if inapplicable := [answer.case.item.id for answer in labelled if not measure.applies(answer.case.item)]:
         raise MeasureError(
-            f"{measure} does not apply to {inapplicable[0]!r}: it needs 'answers', the accepted ones, or gold passages, "
-            "which labels do not have."
+            f"{measure} does not apply to {inapplicable[0]!r}: it needs 'answers', the accepted ones, or gold "
+            "passages, which labels do not have."
         )
     # The highest first: of two labels that are as near, the first one is taken.
     labels = sorted({answer.label for answer in labelled}, reverse=True)

@@ -323,8 +323,8 @@ def _refuse_wide(blob: Blob, archive: zipfile.ZipFile) -> None:
 def _refuse_cells(blob: Blob, subject: str, cells: int) -> None:
     if cells > LARGEST_CELLS:
         raise DocumentError(
-            f"{blob.uri}: {subject} would fill {cells} cells, which are more than {LARGEST_CELLS} cells. Delete the cells "
-            "far out, or save the sheet as CSV."
+            f"{blob.uri}: {subject} would fill {cells} cells, which are more than {LARGEST_CELLS} cells. Delete the "
+            "cells far out, or save the sheet as CSV."
         )
 
 

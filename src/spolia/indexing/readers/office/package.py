@@ -154,8 +154,8 @@ def _refuse_other(blob: Blob, archive: zipfile.ZipFile, kind: str) -> None:
     if kind not in kinds:
         needs = " or ".join(pattern for pattern, known_kind in _KINDS if known_kind == kind)
         raise DocumentError(
-            f"{blob.uri} is {_with_article(kinds[0] if kinds else 'ZIP archive')}, not {_with_article(kind)}, although its name says so: it "
-            f"has no part {needs}. Give it the suffix of its format, or take it out of the folder."
+            f"{blob.uri} is {_with_article(kinds[0] if kinds else 'ZIP archive')}, not {_with_article(kind)}, although "
+            f"its name says so: it has no part {needs}. Give it the suffix of its format, or take it out of the folder."
         )
 
 

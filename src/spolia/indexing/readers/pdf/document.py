@@ -109,9 +109,9 @@ def _locked_error(blob: Blob, name: str) -> EncryptedDocument:
     else:
         attempt_text = "and Spolia has no password for it"
     return EncryptedDocument(
-        f"{blob.uri} is locked with a password, {attempt_text}. Put the password into an environment variable and write "
-        f"PdfReader(passwords=(({blob.uri!r}, 'NAME'),)), for the command line among READERS in a file that --known "
-        "names, or write a copy without one, for example: "
+        f"{blob.uri} is locked with a password, {attempt_text}. Put the password into an environment variable and "
+        f"write PdfReader(passwords=(({blob.uri!r}, 'NAME'),)), for the command line among READERS in a file that "
+        "--known names, or write a copy without one, for example: "
         "qpdf --password=PASSWORD --decrypt OLD.pdf NEW.pdf"
     )
 
@@ -250,8 +250,8 @@ class ReadingLog:
             yield f"Nothing was read from page {self.cut_page} on: {_MOST_DAMAGED_RUN} pages in a row cannot be read."
         if unread_pages := self.dropped["pages"]:
             yield (
-                f"Only the first {pages:,} of {pages + unread_pages:,} pages were read. Split the file to read all, for "
-                "example: qpdf --split-pages=10000 OLD.pdf NEW.pdf"
+                f"Only the first {pages:,} of {pages + unread_pages:,} pages were read. Split the file to read all, "
+                "for example: qpdf --split-pages=10000 OLD.pdf NEW.pdf"
             )
         unsure = [number for number, sure in self.confidences.items() if sure < _MINIMUM_CONFIDENCE]
         if unsure:

@@ -206,8 +206,8 @@ def open_search(snapshot: "Snapshot", group: str, embedder: str) -> "DatabaseSea
     values = {"embedder": embedder, "grp": group, "at": snapshot.generation}
     if lacking := open_store.row(sql.LACKING, {**values, "key": 0})[0]:
         raise StoreError(
-            f"{lacking} nodes of group {group!r} in {open_store.store} have no vector from {embedder!r}. Search with the "
-            "embedder of the group's manifest, or index with this one into another store."
+            f"{lacking} nodes of group {group!r} in {open_store.store} have no vector from {embedder!r}. Search with "
+            "the embedder of the group's manifest, or index with this one into another store."
         )
     return DatabaseSearch(open_store, values, embedding.metric, index_of(embedding))
 

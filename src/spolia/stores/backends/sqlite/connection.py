@@ -339,8 +339,8 @@ def _permission_error(store: Path, failure: str, doing: str, text: str) -> Store
     if doing == "made":
         return StoreError(f"{failure}: there may not be written ({text}). Name a path in a folder of your own.")
     return StoreError(
-        f"{failure}: it may only be read ({text}). Searching works. To write, get the permission to write in the folder, "
-        f"or write to a copy: cp -r {store} OTHER"
+        f"{failure}: it may only be read ({text}). Searching works. To write, get the permission to write in the "
+        f"folder, or write to a copy: cp -r {store} OTHER"
     )
 
 
