@@ -125,7 +125,8 @@ def describe_destination(model: Remote, content: str = QUESTIONS_SENT, is_estima
     >>> describe_destination(ChatModel("qwen3", "http://127.0.0.1:8000/v1", api_key_env=""))
     'Questions and passages go to http://127.0.0.1:8000/v1 (qwen3), without a key.'
     """
-    return f"{content} {'would go' if is_estimate else 'go'} to {model.base_url} ({model.model}), {_describe_key([model.api_key_env])}."
+    verb = "would go" if is_estimate else "go"
+    return f"{content} {verb} to {model.base_url} ({model.model}), {_describe_key([model.api_key_env])}."
 
 
 def _describe_key(variables: Sequence[str]) -> str:

@@ -121,8 +121,8 @@ class EvaluationRun:
         """Prepare flows over the data set's passages or the store, and the questions to ask; without `measures`, the
         default ones.
 
-        `select_simulated` says of which questions the simulated reader knows the gold; a gate gives it those of the baseline,
-        so that it is the same reader, regardless of other questions in the data.
+        `select_simulated` says of which questions the simulated reader knows the gold; a gate gives it those of the
+        baseline, so that it is the same reader, regardless of other questions in the data.
         """
         options, user_modules = self.options, load_user_modules(self.options.known)
         refuse_misspelt(options)

@@ -31,7 +31,7 @@ class PromptCase:
 
     @classmethod
     def from_options(cls, question: str, data: Path | None, line: int, documents: Sequence[Path]) -> "PromptCase":
-        """Build the case that options describe; for a data set's question, the passages are those that its gold names."""
+        """Build the case that options describe; for a data set's question, the passages are those its gold names."""
         texts = {str(path): _read_text(path) for path in documents}
         if data is None:
             return cls(question, texts)

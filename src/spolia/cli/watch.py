@@ -97,7 +97,7 @@ class Watch:
             time.sleep(self.interval_s)
 
     def _events(self) -> Iterator[bool]:
-        """Yield whether something changed in the folders; a folder that is moved away or comes back is watched again."""
+        """Yield whether something changed in the folders; a folder that goes away or comes back is watched again."""
         while True:
             places = self._identities()
             try:

@@ -235,7 +235,7 @@ def kind_of(inside: str) -> WrittenFile | None:
 
 
 def damaged_files(folder: Path) -> Iterator[FileDamage]:
-    """Yield the damaged files of a store's folder, but for those that the store's own check reads. Nothing is written."""
+    """Yield the damaged files of a store's folder, except those that the store's own check reads. Write nothing."""
     for path in sorted(folder.rglob("*")):
         kind = kind_of(path.relative_to(folder).as_posix())
         if kind is not None and path.is_file() and (text := _damage(kind, path)):

@@ -137,7 +137,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
         return fit_passages(ranking, self.max_passages, self.max_characters)
 
     def resolve_reply(self, generation: Generation, ranking: Ranking, needs_marks: bool) -> Answer:
-        """Turn a reply into the answer for the passages that the model was shown; `marked` if it was asked for marks."""
+        """Turn a reply into the answer for the passages that the model was shown; `marked` if asked for marks."""
         markers = Markers(len(ranking))
         text = markers.feed(generation.text) + markers.end()
         if not text:

@@ -157,7 +157,8 @@ class _FoldedText:
 
 
 _SPEAKER = pattern(
-    rf"(?:\[round \d{{1,4}}\] ?)?(?:#{{1,6}}[^\S\n]*+({join_patterns((*_SPEAKERS, *_HEADING_WORDS))})|({join_patterns(_SPEAKERS)}))[^\S\n]?:"
+    rf"(?:\[round \d{{1,4}}\] ?)?(?:#{{1,6}}[^\S\n]*+({join_patterns((*_SPEAKERS, *_HEADING_WORDS))})"
+    rf"|({join_patterns(_SPEAKERS)}))[^\S\n]?:"
 )
 
 

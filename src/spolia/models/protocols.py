@@ -215,7 +215,7 @@ class ImageScorer(Scorer, Protocol):
     """Judge of how well texts and pictures answer a query, on one scale."""
 
     def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
-        """Return one finite score for each text, or picture (a file of PNG, JPEG …), in their order; higher is better."""
+        """Return a finite score for each text or picture (a file of PNG, JPEG …), in their order; higher is better."""
         ...
 
 
@@ -288,7 +288,7 @@ class ImageEmbedder(Embedder, Protocol):
 
 @runtime_checkable
 class SparseEmbedder(ReadsTexts, Protocol):
-    """Model that maps texts to weights of the terms of a vocabulary; the product of two such vectors is their likeness."""
+    """Model that maps texts to weights of the terms of a vocabulary; the product of two of them is their likeness."""
 
     def embed_sparse(self, texts: Sequence[str], *, kind: Kind) -> SparseRows:
         """Return one row of weights for each text. Charge what it embedded."""

@@ -55,7 +55,7 @@ class FlowScores:
         run: whose cache, budget and rights are used; it should share equal steps.
         store: where answers and scores are kept.
         degraded: as for `ask`.
-        on_progress: called with how many more scores are there, by several threads; an error that it raises ends the asking.
+        on_progress: called with how many more scores are there, by several threads; an error of it ends the asking.
         executor: of sweeps that only search; None computes all in this process.
         rows: scores computed now.
     """

@@ -163,7 +163,7 @@ class TuningPlan:
         return min(self.grid, max(0, *(limit for k, limit in enumerate(limits, 2) if limit >= k * n or k == 2)))
 
     def count_finalists(self, rows: int) -> int:
-        """Return how many flows are asked the fresh questions after `rows` scores: no more scores than the choice took."""
+        """Return how many flows are asked the fresh questions, for at most the `rows` scores that the choice took."""
         return max(2, min(FINALISTS, rows // max(1, len(self.fresh))))
 
     def _explain_too_small(

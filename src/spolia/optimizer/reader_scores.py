@@ -30,7 +30,7 @@ CONTEXTS_PER_THREAD = 4
 
 
 def are_answer_only(measures: Sequence[SetMeasure]) -> bool:
-    """Return whether measures give the same score to the same answer: none asks a judge, or counts what searches took."""
+    """Return whether measures score the same answer alike: none asks a judge or counts what searches took."""
     return all(
         isinstance(measure, Measure | AverageTokens | UsDollars)
         and not any(isinstance(part, LanguageModel) for part in walk_parts(measure))

@@ -69,7 +69,8 @@ def html(tuned_flow: TunedFlow) -> str:
 def render_fragment(tuned_flow: TunedFlow) -> str:
     """Render the score, notes, the finalists and the chosen flow for a notebook; `html` has the rest."""
     notes = "".join(f"<p>{escape(note)}</p>" for note in tuned_flow.notes)
-    return f"{render_table(_tabulate_facts(tuned_flow))}{notes}{_render_leaderboard(tuned_flow)}{tuned_flow.flow._repr_html_()}"
+    facts, leaderboard = render_table(_tabulate_facts(tuned_flow)), _render_leaderboard(tuned_flow)
+    return f"{facts}{notes}{leaderboard}{tuned_flow.flow._repr_html_()}"
 
 
 def _tabulate_facts(tuned_flow: TunedFlow) -> Table:
@@ -254,8 +255,8 @@ def _render_differences(tuned_flow: TunedFlow, difference: FlowDifferences) -> s
 
 def _render_question(tuned_flow: TunedFlow, difference: FlowDifferences, question: QuestionDifference) -> str:
     chips = "".join(
-        f'<span class="chip {"full" if ours else "part"}" title="{escape(name)}">{format_number(result.score, tuned_flow.is_share)}'
-        "</span>"
+        f'<span class="chip {"full" if ours else "part"}" title="{escape(name)}">'
+        f"{format_number(result.score, tuned_flow.is_share)}</span>"
         for name, result, ours in (
             ("chosen", question.ours, question.ours.score >= question.theirs.score),
             (difference.rival, question.theirs, question.theirs.score > question.ours.score),
@@ -267,7 +268,8 @@ def _render_question(tuned_flow: TunedFlow, difference: FlowDifferences, questio
         for name, result in (("chosen", question.ours), (difference.rival, question.theirs))
     )
     return (
-        f'<details class="question"><summary><span class="id" title="{escape(question.id)}">{escape(question.id)}</span>'
+        f'<details class="question"><summary>'
+        f'<span class="id" title="{escape(question.id)}">{escape(question.id)}</span>'
         f'<span class="asked">{escape(question.question)}</span><span class="soft">{part}</span>{chips}</summary>'
         f'<div class="inside"><div class="flows">{flows}</div></div></details>'
     )

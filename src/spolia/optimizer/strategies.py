@@ -1,4 +1,4 @@
-"""Strategies that search for the best flow of a space within a budget: each asks for scores and reads what came back."""
+"""Strategies that search for the best flow of a space within a budget: each asks for scores and reads what comes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence

@@ -25,7 +25,7 @@ DAMAGED = (
 
 @contextmanager
 def read_arrays(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Open a file that `write_arrays` made. It takes no more memory than the file, since nothing in it is compressed."""
+    """Open a file that `write_arrays` made. It takes no more memory than the file, as nothing in it is compressed."""
     with zipfile.ZipFile(path) as members:
         members_info = members.infolist()
     # A small file that unpacks to more than its size could fill the memory: refuse it before numpy reads it.

@@ -27,7 +27,7 @@ LONGEST_CHARACTERS = 10_000
 
 
 def search_text(query: Query, *, row: int | None = None) -> str:
-    """Return the text to search for, of a very long one both ends, which is recorded; raise QueryError if it is empty."""
+    """Return the text to search for: both ends of a very long one, as is recorded; raise QueryError if it is empty."""
     text = query.text
     if len(text) > LONGEST_CHARACTERS:
         note(

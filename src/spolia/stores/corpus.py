@@ -257,7 +257,8 @@ _DATABASE_ADDRESS = re.compile(
 def is_database_address(text: str) -> bool:
     """Return whether a text is the address of a PostgreSQL database, or was meant to be, and not the path of a folder.
 
-    >>> [is_database_address(one) for one in ("postgresql://h/db", "postgresql:ann:p@h/db", "host=h password=p", "./postgres:p")]
+    >>> addresses = ("postgresql://h/db", "postgresql:ann:p@h/db", "host=h password=p", "./postgres:p")
+    >>> [is_database_address(address) for address in addresses]
     [True, True, True, False]
     """
     return _DATABASE_ADDRESS.match(text) is not None

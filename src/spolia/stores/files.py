@@ -97,7 +97,7 @@ SPOOL = "spool"
 
 
 def claim_run_folder(store: Path) -> tuple[Path, int, bool]:
-    """Make a folder for one run and remove those of killed runs; return it, its lock, and whether no older run goes on."""
+    """Make a folder for one run, remove those of killed runs; return it, its lock, and whether no older run goes on."""
     spool = store / SPOOL
     folder, lock = _make_run_folder(spool)
     is_first = True
@@ -439,7 +439,7 @@ arm(os.environ.get("SPOLIA_FAIL_POINT", ""))
 
 
 class store_errors:
-    """Context manager that turns errors of the database and the file system into a `StoreError` that says what to do."""
+    """Context manager that turns errors of the database and the file system into a `StoreError` with advice."""
 
     __slots__ = ("_backend", "_doing")
 

@@ -103,7 +103,7 @@ class VectorIndex(Protocol):
         """Forget these keys; unknown keys are ignored."""
 
     def search(self, queries: "Vectors", top_k: int) -> list[list[tuple[int, float]]]:
-        """Return for each row of float32[m, d] at most `top_k` keys and scores, best first; a higher score is better."""
+        """Return for each row of float32[m, d] at most `top_k` keys and scores, best first; higher is better."""
 
     def keys(self) -> Iterator[int]:
         """Yield all keys that the index holds, in any order."""

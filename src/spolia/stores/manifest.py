@@ -357,7 +357,7 @@ def transform_of(
     known_operators: Iterable[Operator[Any, Any] | type] = (),
     accept: Callable[[Any], None] | None = refuse_env,
 ) -> Transform:
-    """Return the transform by which a group of the store goes on being built. `accept`: see `spolia.core.codec.decode`."""
+    """Return the transform by which a stored group goes on being built. `accept`: see `spolia.core.codec.decode`."""
     advice = (
         f"Give the group too, with its definition: corpus.group({manifest.group!r}, Definition(…)); or its functions: "
         "--known FILE.py, in Python known=(…,)."

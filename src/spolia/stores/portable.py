@@ -300,7 +300,7 @@ class _Export:
         return {"node": encode(own_node, Node), "readers": self._number(node.readers)}
 
     def _number(self, readers: tuple[str, ...]) -> int:
-        """Return the number of a reader list, in the order of their first use: the same content gets the same numbers."""
+        """Return the number of a reader list, in the order of first use: the same content gets the same numbers."""
         return self.numbers.setdefault(readers, len(self.numbers))
 
     def _vectors(self, group: str, embedder: str) -> Iterator[tuple[bytes, int]]:

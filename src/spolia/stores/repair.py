@@ -62,7 +62,7 @@ def mend(
     """Mend all of a store that it can be mended from itself, and publish it; a document whose row is damaged goes.
 
     Args:
-        definitions, known_operators: of groups by name, and operators in them, where the store does not say all of them.
+        definitions, known_operators: of groups by name, and operators in them, where the store lacks some of them.
         wait_s: how long to wait for another writer, seconds; None for what the corpus says.
 
     Raises:

@@ -195,7 +195,7 @@ class Staging(Draft):
         return next(iter(document)) if isinstance(document, Spilled) else document
 
     def _live_row(self, id: str) -> Any:
-        """Return the row as it was first read since the last commit: what others have changed since then is a conflict."""
+        """Return the row as it was first read since the last commit: what others have changed since is a conflict."""
         rows = self._staged.published
         if id not in rows:
             rows[id] = super()._live_row(id)

@@ -1,4 +1,4 @@
-"""Writing to a store, one writer at a time: each change whole or not at all, and none visible before it is published."""
+"""Writing to a store, one writer at a time: each change whole or not at all, none visible before it is published."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -231,8 +231,8 @@ class Writer(Draft):
         fail_point("put.nodes")
         if nodes != ():
             self._connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
-        for source_row in sources:
-            self._point_source(SourceRow(*source_row), key)
+        for row_of_source in sources:
+            self._point_source(SourceRow(*row_of_source), key)
         return key
 
     def _node_rows(

@@ -104,9 +104,8 @@ def test_a_ranking_that_a_loop_discarded_is_not_used_though_its_passages_are_sho
 
 def test_a_failure_costs_what_it_took_and_used_nothing() -> None:
     failed = FOUND.but(result=Failure("ModelUnavailable", "gone"))
-    assert [measure.observe(failed) for measure in (AverageTokens(), RetrievalCalls(), UsedCalls(), DocumentsShown())] == [
-        (1050,), (3,), (0,), (0,),
-    ]  # fmt: skip
+    costs = (AverageTokens(), RetrievalCalls(), UsedCalls(), DocumentsShown())
+    assert [measure.observe(failed) for measure in costs] == [(1050,), (3,), (0,), (0,)]
     assert measured(AverageTokens(), [FOUND, failed.but(usage=Usage())]).value == 525
 
 

@@ -160,7 +160,8 @@ class UploadOptions:
             return
         document_service = Documents(
             parts.chunks.corpus, folders=self.folder or (), scan_s=self.scan, callback_hosts=self.callback_host or (),
-            readers=readers_of(serve_options.modules, serve_options.redact), keeps_originals=self.originals and not serve_options.redact,
+            readers=readers_of(serve_options.modules, serve_options.redact),
+            keeps_originals=self.originals and not serve_options.redact,
             known=[part for part in (*parts.known_operators, parts.embedder) if part is not None],
         )  # fmt: skip
         with (
@@ -272,8 +273,9 @@ def serve(
     run_store = Runs(folder / RUNS, values=serve_options.keep_values, redact=hidden, entries=HELD)
     with run_store as runs, spans.export_spans() as telemetry:
         service = Service(
-            corpus, flows, _load_served_flow("default", parts, screen), runs=runs, max_concurrent=max_concurrent, threads=THREADS,
-            embedder=parts.embedder, scorer=parts.scorer, feedback=FeedbackQueue(folder / FEEDBACK, hidden or str),
+            corpus, flows, _load_served_flow("default", parts, screen), runs=runs,
+            max_concurrent=max_concurrent, threads=THREADS, embedder=parts.embedder, scorer=parts.scorer,
+            feedback=FeedbackQueue(folder / FEEDBACK, hidden or str),
             load=partial(_load_alias, parts=parts, screen=screen), ledger=UsageLedger(folder / "usage.db"),
             shadow=Shadow(runs.journal, shadow, shadow_calls) if shadow else None,
             telemetry=telemetry, live_markdown=live_markdown, cached=platform.cache_answers,

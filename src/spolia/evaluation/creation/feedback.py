@@ -73,7 +73,10 @@ class FeedbackQueue:
         changed_lines = [
             line for line, entry in self._lines() if entry is None and (_WHOLE.search(line) or line[-1:] == b"}")
         ]
-        words = f"{self.file} is damaged: {len(changed_lines)} lines changed since they were written. Restore it from a backup."
+        words = (
+            f"{self.file} is damaged: {len(changed_lines)} lines changed since they were written. "
+            "Restore it from a backup."
+        )
         return words if changed_lines else ""
 
     def _lines(self) -> Iterator[tuple[bytes, Feedback | None]]:

@@ -64,7 +64,7 @@ def item_of(draft: QuestionDraft) -> Item:
 
 
 def tuning_item(draft: QuestionDraft) -> Item:
-    """Return the question of a draft, with an id that is never in the part `report`: flows are tuned on what users ask."""
+    """Return the question of a draft, with an id never in the part `report`: flows are tuned on what users ask."""
     item = item_of(draft)
     # The part follows from the id, so that a suffix finds another part after a few tries.
     ids = (item.id, *(f"{item.id}-{number}" for number in range(2, 1_000)))
@@ -181,7 +181,7 @@ def _round_trip(text: str) -> str:
 
 
 def _apply_row(place: str, item: Item, cells: Mapping[str, str]) -> Item:
-    """Return the question as a row has it: gold stays with a changed question, hops as long as they lead to its answer."""
+    """Return the question as a row has it: gold stays with a changed question, hops while they lead to its answer."""
     changes: dict[str, Any] = {}
     for name, value in ("question", item.question), ("type", item.type):
         if name in cells and cells[name] != _round_trip(value):

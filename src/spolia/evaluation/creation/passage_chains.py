@@ -102,7 +102,7 @@ class ChainWalk:
         return are_different and all(self._used[id] < self._limit for id in ids)
 
     def _find_link(self, first: str, second: str) -> str:
-        """Return what two passages have in common: the title that one names of the other, or the longest name in both."""
+        """Return what two passages share: the title of the other that one names, or the longest name in both."""
         title = self._titles.get((first, second)) or self._titles.get((second, first))
         return title or max(sorted(self._cached_names(first) & self._cached_names(second)), key=len, default="")
 
@@ -179,7 +179,7 @@ def find_references(nodes: Mapping[str, Node], titles: Mapping[str, str]) -> Ite
 
 
 def _is_whole_word(text: str, start: int, end: int) -> bool:
-    """Return whether a stretch cuts no word in two, in scripts that set words apart by blanks and add nothing to them."""
+    """Return whether a stretch splits no word, in scripts that separate words by blanks and add nothing to them."""
     return not any(
         0 < end_index < len(text) and _is_inside_word(text[end_index - 1], text[end_index])
         for end_index in (start, end)

@@ -83,7 +83,7 @@ class Recipe(Value):
         )
 
     def in_language(self, language: str) -> Self:
-        """Return the recipe with its prompts in a language, `en`, `zh`, `ko` or `ja`; empty for that of the passages."""
+        """Return the recipe with its prompts in a language, `en`, `zh`, `ko` or `ja`; empty for the passages' own."""
         check_language(language, "The recipe")
 
         def change(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Samplers of the passages that questions are made of: single ones, and pairs and chains along the graph of a corpus."""
+"""Samplers of the passages that questions come from: single ones, and pairs and chains along the graph of a corpus."""
 
 import errno
 from collections import Counter

@@ -54,7 +54,8 @@ class PassageLocations(Value):
 def locate_passages(passages: Iterable[Document], documents: Iterable[Document]) -> PassageLocations:
     """Find passages in the documents that they were cut from, word for word, blanks around them aside.
 
-    >>> found = locate_passages([Document("p1", "The moon pulls.")], [Document("d", "Tides. The moon pulls. So it is.")])
+    >>> documents = [Document("d", "Tides. The moon pulls. So it is.")]
+    >>> found = locate_passages([Document("p1", "The moon pulls.")], documents)
     >>> [str(quote) for quote in found.quotes["p1"]]
     ['d[7:22]']
     """
@@ -98,7 +99,7 @@ def join_passages(passages: Iterable[Document], field: str = "title") -> Passage
 
 
 def with_quotes(items: Iterable[Item], passages: Mapping[str, str]) -> Iterator[Item]:
-    """Yield questions whose gold is what passages say of it: supporting sentences, else answers, else all of a passage."""
+    """Yield questions with gold in passages: supporting sentences, else answers, else a whole passage."""
     for item in items:
         sentences_of: dict[str, list[str]] = {}
         for fact in json.loads(str(dict(item.meta).get("supporting_sentences") or "[]")):
@@ -137,8 +138,8 @@ def _quote_group(
 def _is_whole_word(text: str, quote: Quote) -> bool:
     """Return whether a quote cuts no word in two: "5" is part of 1957, but not a word of it.
 
-    >>> _is_whole_word("In 1957 there were 5.", Quote("d", 5, "5")), _is_whole_word("In 1957 there were 5.", Quote("d", 19, "5"))
-    (False, True)
+    >>> [_is_whole_word("In 1957 there were 5.", Quote("d", start, "5")) for start in (5, 19)]
+    [False, True]
     """
     ends = (index for index in (quote.start, quote.end) if 0 < index < len(text))
     return not any(_is_in_word(text[index - 1]) and _is_in_word(text[index]) for index in ends)

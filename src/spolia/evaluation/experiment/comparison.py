@@ -122,7 +122,10 @@ class Comparison(Value):
         if p_text and self.p < ALPHA:
             correction_text = f"{self.comparison_count} comparisons ({NAMES[self.correction]})"
             p_text += f", corrected for {correction_text} {self.adjusted:.2g}"
-        return f"no difference shown between {self.better} and {self.other} on {self.measure}: {difference}{p_text}{self.aside}"
+        return (
+            f"no difference shown between {self.better} and {self.other} on {self.measure}: "
+            f"{difference}{p_text}{self.aside}"
+        )
 
     def of_flow(self, flow: str) -> Interval:
         """Return by how much a flow is better than the other one, negative if it is worse."""
@@ -173,8 +176,10 @@ def correct_comparisons(comparisons: Sequence[Comparison], correction: str) -> t
 def format_interval(interval: Interval, is_share: bool) -> str:
     """Format a number with its interval, times 100 if scores lie between 0 and 1.
 
-    >>> format_interval(Interval(0.031, 0.012, 0.05, 100), True), format_interval(Interval(1812, 1500.2, float("inf"), 9), False)
-    ('3.1 [1.2, 5.0]', '1812 [1500, ?]')
+    >>> format_interval(Interval(0.031, 0.012, 0.05, 100), True)
+    '3.1 [1.2, 5.0]'
+    >>> format_interval(Interval(1812, 1500.2, float("inf"), 9), False)
+    '1812 [1500, ?]'
     >>> format_interval(Interval(1.0, 1.0, 1.0, 60), False)
     '1'
     """
@@ -223,7 +228,7 @@ class Slice(Value):
 
 
 def compare_slices(experiment: "Experiment", table: ScoreTable) -> tuple[Slice, ...]:
-    """Compare flows by each field with two to twenty kinds of questions; a question with several values is in several."""
+    """Compare flows by each field with two to twenty values; a question with several values counts for each."""
     slices: list[tuple[str, str, list[Item], list[Estimates]]] = []
     names, position = table.flows, {item.id: position for position, item in enumerate(table.items)}
     for field in experiment.by:

@@ -355,7 +355,7 @@ class FlowExecution:
         return (case.result if isinstance(case.result, Failure) else None,)
 
     def _is_judge_idle(self, measure: int, observation: Observation | None, reason: str) -> bool:
-        """Return whether a measure's judge failed, as on every answer before; that score is taken again the next time."""
+        """Return whether a measure's judge failed, as on every answer before; the next run takes that score again."""
         if observation is not None:
             self.judged_measures.add(measure)
         elif reason and self.stops and measure not in self.judged_measures:

@@ -123,7 +123,8 @@ def identity(value: Operator[Any, Any] | SetMeasure, run: Run, fingerprints: Fin
 def describe_changes(previous: Mapping[str, Any], now: Mapping[str, Any], place: str = "") -> list[str]:
     """Describe what differs between two nested mappings, in words.
 
-    >>> describe_changes({"flows": {"a": {"written": "BM25()"}}}, {"flows": {"a": {"written": "BM25(top_k=5)"}, "b": {}}})
+    >>> now = {"flows": {"a": {"written": "BM25(top_k=5)"}, "b": {}}}
+    >>> describe_changes({"flows": {"a": {"written": "BM25()"}}}, now)
     ['flows, a, written: was BM25(), is BM25(top_k=5)', 'flows, b: is new']
     >>> then, now = ({f"ChatModel('m', 'http://{host}/v1')": ""} for host in "ab")
     >>> describe_changes({"reads": then}, {"reads": now})

@@ -155,7 +155,7 @@ def _document_ids(snapshot: Snapshot, names: set[str]) -> dict[str, str]:
 
 
 def _match_path_ends(snapshot: Snapshot, names: set[str]) -> dict[str, set[str]]:
-    """Match names with the ends of paths: `report.pdf` for `2024/report.pdf`, and `/home/ann/docs/2024/report.pdf` too."""
+    """Match names with the ends of paths: `report.pdf` matches `2024/report.pdf` and `/home/ann/2024/report.pdf`."""
     ids_by_name: dict[str, set[str]] = {name: set() for name in names}
     for uri, row in snapshot.sources().items():
         if row.document:

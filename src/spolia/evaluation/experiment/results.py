@@ -127,8 +127,9 @@ class Evaluation(Value):
 class Report(Value):
     """Report of an experiment: what each flow scored, how the flows compare, and the same by type or metadata.
 
-    `items` are the questions asked; measures in `units` are reported times 100. `tuned_count` of the questions chose one of
-    the `tuned_flows` or trained a part of a flow, `look_count` says how often they were looked at before (`UsageLog`).
+    `items` are the questions asked; measures in `units` are reported times 100. `tuned_count` of the questions chose
+    one of the `tuned_flows` or trained a part of a flow, `look_count` says how often they were looked at before
+    (`UsageLog`).
     `curves` has by measure and flow the points of the curve under which the number lies.
     """
 

@@ -149,7 +149,7 @@ class ScoreTable:
 
     @property
     def interrupted(self) -> NDArray[np.bool_]:
-        """Return by flow and question whether a server was down for the flow or a judge, so that asking again may help."""
+        """Return by flow and question whether a server was down for it or for a judge: asking again may help."""
         return np.asarray(self.answers["interrupted"] | (self.states == score_store.INTERRUPTED).any(axis=2))
 
     @property

@@ -42,7 +42,7 @@ ALL_DOCUMENTS_UP_TO = 2_000
 
 @dataclass(frozen=True)
 class KnownDocument(Value):
-    """Hashes of a document: one of its title and text, and for each searched group one of its nodes with their number."""
+    """Hashes of a document: one of title and text, and for each searched group one of its nodes with their count."""
 
     content: str
     cuts: tuple[tuple[str, str, int], ...] = ()
@@ -56,7 +56,7 @@ class KnownDocument(Value):
 
 @dataclass(frozen=True)
 class SearchedGroups(Value):
-    """Contents of the groups that a flow searches, as this user sees them: manifests, documents by source, names by id."""
+    """Contents of the searched groups, as this user sees them: manifests, documents by source, names by id."""
 
     groups: Mapping[str, tuple[Manifest, int, int]] = field(default_factory=dict)
     documents: Mapping[str, KnownDocument] = field(default_factory=dict)
@@ -180,8 +180,10 @@ def _coverage_steps(gold: Gold, found_places: Sequence[GoldPlace]) -> Iterator[t
 def format_steps(steps: RankSteps) -> str:
     """Format rank steps in words.
 
-    >>> format_steps(()), format_steps(((3, 1.0),)), format_steps(((1, 0.4),)), format_steps(((1, 0.4), (5, 0.7), (9, 1.0)))
-    ('not found', 'rank 3', '40 % of it at rank 1', '40 % of it at rank 1, all by rank 9')
+    >>> format_steps(()), format_steps(((3, 1.0),)), format_steps(((1, 0.4),))
+    ('not found', 'rank 3', '40 % of it at rank 1')
+    >>> format_steps(((1, 0.4), (5, 0.7), (9, 1.0)))
+    '40 % of it at rank 1, all by rank 9'
     """
     if not steps:
         return "not found"

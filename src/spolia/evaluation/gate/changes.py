@@ -325,7 +325,8 @@ def _list_evidence(
     if cause == "chunks or flow":
         yield f"not the same either: {', '.join(_changed_rank_inputs(baseline, now))}"
     if cause == "groups":
-        yield f"searched then: {', '.join(sorted(_searched_groups(baseline)))}; now: {', '.join(sorted(_searched_groups(now)))}"
+        then_names, now_names = sorted(_searched_groups(baseline)), sorted(_searched_groups(now))
+        yield f"searched then: {', '.join(then_names)}; now: {', '.join(now_names)}"
     for gold, is_ in new.gold.items():
         if (then := old.gold.get(gold, ())) != is_:
             yield f"gold {gold}: {format_steps(then)} then, {format_steps(is_)} now"

@@ -54,8 +54,8 @@ class GateVerdict(Value):
     lies below zero, and a paired permutation test excludes zero after Holm's correction for all measures. Else it is
     **undecided**. With a tolerance of 0 the test alone decides.
 
-    `change` is how much better it is, None where no question is determined on both sides. `changed_questions` questions score
-    otherwise; `lost` ones were determined then, and are not now.
+    `change` is how much better it is, None where no question is determined on both sides. `changed_questions` questions
+    score otherwise; `lost` ones were determined then, and are not now.
 
     Source: Walker and Nowacki 2011 for non-inferiority.
     """
@@ -138,7 +138,7 @@ class GateVerdict(Value):
 
 
 def judge_measures(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tuple[GateVerdict, ...]:
-    """Judge each measure, column 0 then and column 1 now; where scores have no range, a tolerance is a share of then."""
+    """Judge each measure, column 0 then and column 1 now; without a range of scores, a tolerance is a share of then."""
     differences = [estimate.difference(1, 0) for estimate in estimates]
     # All measures are corrected together: more measures must not find more changes by chance.
     p = holm([1.0 if difference is None else difference[1] for difference in differences])

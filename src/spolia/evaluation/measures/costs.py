@@ -176,5 +176,5 @@ def shown_hits(case: Case) -> Sequence[Hit]:
 
 
 def hit_ids(hit: Hit) -> Set[str]:
-    """Return the ids under which a passage may have been found: its own, or those of smaller ones that it is shown for."""
+    """Return the ids under which a passage may have been found: its own, or of smaller ones that it is shown for."""
     return {hit.node.id, *(node.id for node in hit.found)}

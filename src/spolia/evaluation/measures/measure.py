@@ -170,7 +170,7 @@ def mean(observations: Sequence[Observation]) -> float | None:
 
 
 def _format_field(value: object, default: Any) -> str:
-    """Format a field: a measure by its notation, a model by its name, a role by the prompt file that replaces its own."""
+    """Format a field: a measure by its notation, a model by its name, a role by the prompt file in its place."""
     if isinstance(value, SetMeasure):
         return str(value)
     file = getattr(value, "prompt", None)
@@ -196,8 +196,8 @@ def check_rule(notation: str, rule: str, rules: Collection[str]) -> None:
 class Measurement(Value):
     """A measure over `n` cases, of which `failed` failed; its value is None if no case was scored.
 
-    Left out are `undetermined` cases, of which the measure could not tell, and those whose item lacks the gold. `observations`
-    is what each case adds; None where it was left out.
+    Left out are `undetermined` cases, of which the measure could not tell, and those whose item lacks the gold.
+    `observations` is what each case adds; None where it was left out.
     """
 
     measure: str

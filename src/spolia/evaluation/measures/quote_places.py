@@ -127,7 +127,7 @@ class GoldPlaces:
         )
 
     def _name_gold(self, completed_at: Mapping[Gold, int]) -> Iterator[tuple[Gold, str]]:
-        """Yield the passages that get an id: for each group the best that satisfies it first; else one for each place."""
+        """Yield the passages that get an id: for each group the best that satisfies it; else one for each place."""
         grades = dict(self.item.grades)
         rank = {passage: (index, -grades.get(str(passage), 1.0)) for passage, index in completed_at.items()}
         firsts = {

@@ -93,8 +93,8 @@ def class_of(name: str) -> type[SetMeasure] | None:
 def suggest_notation(text: str) -> str:
     """Return the measure that somebody may have meant; empty if nothing is near.
 
-    >>> suggest_notation("nDGC@10"), suggest_notation("R10"), suggest_notation("precision@5"), suggest_notation("colour")
-    ('nDCG@10', 'R@10', 'P@5', '')
+    >>> [suggest_notation(text) for text in ("nDGC@10", "R10", "precision@5", "colour")]
+    ['nDCG@10', 'R@10', 'P@5', '']
     """
     match = re.match(r"\s*([A-Za-z][A-Za-z-]*?(?:-[0-9L])?)[@_ ]?([1-9][0-9]*|)\s*(?:\(|$)", text)
     name, k = (match[1].lower(), match[2]) if match else ("", "")

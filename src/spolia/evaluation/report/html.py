@@ -256,7 +256,8 @@ def _render_chip(cell: Cell, report: Report) -> str:
     for measure, observation in cell.observations.items():
         if observation is not None and measure in report.units:
             kind = "full" if observation[0] >= 1 else "none" if observation[0] <= 0 else "part"
-            return f'<span class="chip {kind}" title="{escape(f"{cell.flow}: {measure}")}">{format_number(observation[0], True)}</span>'
+            title, number = escape(f"{cell.flow}: {measure}"), format_number(observation[0], True)
+            return f'<span class="chip {kind}" title="{title}">{number}</span>'
     return ""
 
 

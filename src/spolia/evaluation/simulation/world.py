@@ -197,7 +197,8 @@ class FictionalWorld(Value):
         random = Random(f"questions {self.seed}")
         makers: list[Callable[[Random], dict[str, Any] | None]] = [
             *(lambda random, hops=hops: self._multi_hop_item(random, hops) for hops in (1, 2, 2, 3, 3, 4, 5, 6)),
-            self._comparison_item, self._intersection_item, self._aggregation_item, self._yes_no_item, self._unanswerable_item, self._paraphrase_item,
+            self._comparison_item, self._intersection_item, self._aggregation_item,
+            self._yes_no_item, self._unanswerable_item, self._paraphrase_item,
         ]  # fmt: skip
         questions, count, tries, turn = set[str](), 0, 0, 0
         # A small world may not allow as many questions: the search for them ends.
@@ -377,7 +378,8 @@ class FictionalWorld(Value):
         if path is None:
             return None
         start, relations, targets = path
-        return self._item(f"{hops}-hop", _nested_question(relations, self._things[start].name), self._things[targets[-1]].name,
+        question = _nested_question(relations, self._things[start].name)
+        return self._item(f"{hops}-hop", question, self._things[targets[-1]].name,
                           self._steps(start, relations, targets), web=self._web_steps(start, relations))  # fmt: skip
 
     def _web_steps(self, start: int, relations: Sequence[FactKind]) -> Sequence[dict[str, str]]:

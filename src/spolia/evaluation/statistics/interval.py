@@ -244,7 +244,7 @@ def student_with_pair(mean: float, values: Floats, deviation: float, level: floa
     seen.
 
     A bootstrap draws nothing that was not seen, so that of three values in thirty that differ it makes an interval that
-    holds the true mean three times in four. One value `deviation` above the mean and one below stand for what was not seen.
+    holds the true mean three times in four. One value `deviation` above the mean and one below stand for the unseen.
 
     Source: Agresti and Coull 1998, for shares; measured for graded scores in benchmarks/results/experiments.json.
     """

@@ -90,7 +90,7 @@ class Sample:
         return columns[:, ours] - columns[:, theirs]
 
     def _resampled_difference(self, draws: Floats, ours: int, theirs: int) -> Floats:
-        """Return the difference under all draws: of two columns, or where some are missing of the column of that pair."""
+        """Return the difference under all draws: of two columns, or where values are missing, of the pair's column."""
         if self.complete:
             return self._subtract_columns(draws, ours, theirs)
         first, second = sorted((ours, theirs))

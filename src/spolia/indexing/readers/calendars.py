@@ -74,8 +74,13 @@ def _split_components(calendar: str) -> Iterator[list[str]]:
 
 def _write_component(layout: Layout, lines: list[str]) -> None:
     layout.gap(BLANK_LINE)
-    entries = [(label, _format_value(name, line["options"], line["value"])) for line in map(_LINE.fullmatch, lines) if line
-            for name in [line["name"].upper()] if (label := _FIELDS.get(name))]  # fmt: skip
+    entries = [
+        (label, _format_value(name, line["options"], line["value"]))
+        for line in map(_LINE.fullmatch, lines)
+        if line
+        for name in [line["name"].upper()]
+        if (label := _FIELDS.get(name))
+    ]
     order = [*_FIELDS.values()]
     for label, value in sorted(entries, key=lambda entry: order.index(entry[0])):
         layout.gap(LINE)

@@ -141,7 +141,7 @@ class WebPageReader(HtmlReader):
     """Reader of the main content of a web page, without menus, banners and side bars.
 
     With the extra `web`, trafilatura finds the main content. The whole page is read if less than 5 % of its text is
-    left. Without the extra, it is `read_main` or the only `article` if the page has one, else all but what stands around it.
+    left. Without the extra, it is `read_main` or the only `article` if the page has one, else all but its surroundings.
     """
 
     name = "web-page"

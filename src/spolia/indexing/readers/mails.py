@@ -39,8 +39,10 @@ class AttachmentNames:
     """Names of the attachments of a mail, each different.
 
     >>> names = AttachmentNames()
-    >>> names.assign("../a.pdf", ""), names.assign(".._a.pdf", ""), names.assign("", "text/plain"), names.assign(" ", "message/rfc822")
-    ('.._a.pdf', '.._a-2.pdf', 'attachment-3.txt', 'attachment-4.eml')
+    >>> names.assign("../a.pdf", ""), names.assign(".._a.pdf", "")
+    ('.._a.pdf', '.._a-2.pdf')
+    >>> names.assign("", "text/plain"), names.assign(" ", "message/rfc822")
+    ('attachment-3.txt', 'attachment-4.eml')
     """
 
     def __init__(self) -> None:
@@ -201,7 +203,7 @@ def _collect_bodies(part: Message, attachments: list[Message], depth: int) -> li
 
 
 def _choose_bodies(alternatives: Sequence[list[Message]]) -> list[Message]:
-    """Choose among texts that say the same: the plain ones, else the first. Invitations are added, since they say more."""
+    """Choose among texts with the same content: plain ones, else the first. Invitations are added: they say more."""
     bodies = [[part for part in texts if part.get_content_type() != "text/calendar"] for texts in alternatives]
     plain = (texts for texts in bodies if any(part.get_content_type() == "text/plain" for part in texts))
     preferred = next(plain, next((texts for texts in bodies if texts), []))

@@ -15,7 +15,7 @@ from spolia.types.value import maker
 
 
 class Signature(NamedTuple):
-    """Signature of a format: the first bytes of its files, its name in messages, and the suffix that files should have."""
+    """Signature of a format: the first bytes of its files, its name in messages, the suffix that files should have."""
 
     prefix: bytes
     description: str
@@ -123,7 +123,7 @@ class Blob(Value):
         boxes: Boxes = NO_BOXES,
         meta: Meta = (),
     ) -> Document:
-        """Build the document that a reader makes of this blob. The same bytes, read in the same way, get the same id."""
+        """Build the document that a reader makes of this blob. The same bytes, read the same way, get the same id."""
         return _document(
             f"{self.content_hash}.{reader.name}", text, self.uri, title, reader.media_type,
             tuple(pages), tuple(headings), meta, (), tuple(regions), boxes,
@@ -146,7 +146,7 @@ class Reading(Value):
         images: the pictures that regions of the document name by their hash.
         warnings: what a person should know, each a sentence.
         lacks: what was missing here to read all of it; empty if nothing was.
-        linked_images: which regions show a picture that may stand beside the document, by the region's number, from 0, and
+        linked_images: which regions show a picture that may lie beside the document, by the region's number from 0, and
             what the document calls the picture: `((3, "img/wall.png"),)`. It is put in where the folder is known.
     """
 

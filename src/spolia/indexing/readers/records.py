@@ -437,7 +437,7 @@ class _XmlWriter:
 
 
 def _spans(attributes: Mapping[str, str], columns: Sequence[str]) -> tuple[int, int]:
-    """Return how many rows and columns a cell spans, by the attributes of HTML and JATS, or of CALS tables (DocBook)."""
+    """Return how many rows and columns a cell spans, by attributes of HTML and JATS, or of CALS tables (DocBook)."""
     if "namest" in attributes and attributes.get("nameend") in columns and attributes["namest"] in columns:
         return span(attributes.get("morerows"), 0) + 1, columns.index(attributes["nameend"]) - columns.index(
             attributes["namest"]

@@ -119,7 +119,7 @@ def index_tags(text: str, level: int, longest: int) -> TagIndex:
 
 
 def _tag_end(text: str, tag: re.Match[str]) -> int:
-    """Return where a tag ends, with its hidden content; an unclosed comment or script lasts until the end of the page."""
+    """Return where a tag ends, with its hidden content; an unclosed comment or script lasts to the end of the page."""
     if tag["comment"]:
         end = text.find("-->", tag.end())
         return end + 3 if end >= 0 else len(text)

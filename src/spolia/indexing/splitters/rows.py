@@ -249,7 +249,7 @@ def parse_json(text: str) -> Any:
 
 
 def format_scalars(value: Any, prefix: str = "") -> str:
-    """Format a value as a line `path: value` for each scalar, in the order of the text; a list of scalars is one value."""
+    """Format a value as a line `path: value` for each scalar, in text order; a list of scalars is one value."""
     lines: list[str] = []
     # A stack in place of recursion: a file may nest deeper than Python allows.
     stack: list[tuple[str, Any]] = [(prefix, value)]

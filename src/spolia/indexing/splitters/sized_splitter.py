@@ -223,8 +223,8 @@ _AROUND_CELL = 4
 
 
 def table_head(text: str, regions: Sequence[Region], index: int, max_characters: int = 1_000) -> str:
-    """Return the first row of the table that a piece continues; empty if it has more than `max_characters` characters, or the
-    text lacks it, as in JSON, whose records name their fields themselves.
+    """Return the first row of the table that a piece continues; empty if it has more than `max_characters` characters,
+    or the text lacks it, as in JSON, whose records name their fields themselves.
 
     >>> table = Region("table", 0, 22, (("stone", "t"), ("basalt", "3"), ("marble", "2")))
     >>> table_head("stone | t\\nbasalt | 3\\nmarble | 2", [table], 10)

@@ -109,7 +109,7 @@ NOTHING = SizeBound(0, 0)
 
 
 class Atom(NamedTuple):
-    """Stretch `text[start:end]` with its section and its length in tokens; `whole` unless it is a part of a longer one."""
+    """Stretch `text[start:end]` with its section and its length in tokens; `whole` unless part of a longer one."""
 
     start: int
     end: int
@@ -266,7 +266,7 @@ def cut_stretch(text: str, start: int, end: int, section: object, bound: SizeBou
 
 
 def _first_cut(text: str, start: int, end: int, bound: SizeBound) -> int:
-    """Return where the first part of a long sentence ends: after a word, else between characters as a reader sees them."""
+    """Return the end of the first part of a long sentence: after a word, else between visible characters."""
     high = min(end, start + bound.characters)
     while True:
         while (tokens := bound.count_tokens(text[start:high])) > bound.tokens and high - start > 1:

@@ -78,7 +78,7 @@ class ChatModel(Remote):
         logprobs: bool = False,
         on_text: OnText | None = None,
     ) -> Generation:
-        """Return the reply to a prompt; streamed if `on_text` is given and the server can. `prompt.sample` is the seed."""
+        """Return the reply to a prompt; streamed for `on_text` where the server can. `prompt.sample` is the seed."""
         body = self._body(prompt, max_tokens, temperature, stop, logprobs)
         return self._request_reply(prompt, body, logprobs, on_text)
 

@@ -152,7 +152,7 @@ def _read_dimension(reply: Mapping[str, Any]) -> int:
 
 
 def _decode_vector(value: object, dimension: int) -> Vectors:
-    """Decode a vector from a list of numbers, or from base64 of little-endian float32, which some servers send unasked."""
+    """Decode a vector from a list of numbers, or base64 of little-endian float32, which some servers send unasked."""
     try:
         if isinstance(value, str):
             vector = np.frombuffer(base64.b64decode(value, validate=True), "<f4")

@@ -249,8 +249,10 @@ def smaller_batch(message: str, count: int) -> int:
     """Return how many texts a server takes in one request, by its error for `count` texts, else half; 0 for other
     errors.
 
-    >>> smaller_batch("batch size 70 > maximum allowed batch size 32", 70), smaller_batch("Too many inputs", 70), smaller_batch("no key", 70)
-    (32, 35, 0)
+    >>> smaller_batch("batch size 70 > maximum allowed batch size 32", 70)
+    32
+    >>> smaller_batch("Too many inputs", 70), smaller_batch("no key", 70)
+    (35, 0)
     """
     match = _TOO_MANY.search(message)
     if match is None or count < 2:

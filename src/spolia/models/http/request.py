@@ -55,7 +55,7 @@ def _read_usage(reply: Mapping[str, Any], bound: Usage) -> Usage:
 
 
 def clean_text(text: str, window: int = 0) -> str:
-    """Return a text that every server takes: Unicode, not empty, and cut to three bytes for each token of the window."""
+    """Return a text that every server takes: Unicode, not empty, cut to three bytes for each token of the window."""
     data = text.encode("utf-8", "replace")
     if window and len(data) > 3 * window:
         data = data[: 3 * window]

@@ -63,8 +63,8 @@ FORMS: Mapping[RerankForm, RequestForm] = {
     ),  # https://docs.voyageai.com/reference/reranker-api
     "vllm": RequestForm(),  # https://docs.vllm.ai, Re-rank API
     "tei": RequestForm(
-        texts="texts", top="", settings=(("raw_scores", False), ("return_text", False), ("truncate", True)), max_texts=32,
-        has_model=False, is_bare=True,
+        texts="texts", top="", settings=(("raw_scores", False), ("return_text", False), ("truncate", True)),
+        max_texts=32, has_model=False, is_bare=True,
     ),  # https://huggingface.github.io/text-embeddings-inference, /rerank; 32 is its --max-client-batch-size
 }  # fmt: skip
 """By name. What replies have in common is read alike of all of them."""

@@ -254,7 +254,7 @@ def transformers() -> Any:
 class ModelSession:
     """Model with its tokenizer, both of transformers, for any number of threads.
 
-    `max_positions` is its longest text in tokens, where its positions are counted; `padding` the token that fills up rows.
+    `max_positions` is its longest text in tokens, where its positions are counted; `padding` the token that fills rows.
     """
 
     def __init__(self, address: Local) -> None:

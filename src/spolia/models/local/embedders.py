@@ -82,7 +82,7 @@ class LocalEncoder(Local):
         return [len(row) for row in self.rows(texts, "passage", uncut=True)]
 
     def covers(self, text: str) -> float:
-        """Return the share of the characters that are not mapped to the token for what is unknown; 1 for an empty text."""
+        """Return the share of characters that are not mapped to the token for unknown ones; 1 for an empty text."""
         if not text:
             return 1.0
         session = self.open_session()

@@ -160,7 +160,7 @@ class GgufSession:
         self._check_model(address, bool(options))
 
     def _check_model(self, address: Gguf, embeds: bool) -> None:
-        """Raise WeightsError for a window beyond the model's positions, and for a kind of model that was not asked for."""
+        """Raise WeightsError for a window beyond the model's positions, and for a model of another kind."""
         family = self.facts.get("general.architecture", "")
         made_for = int(self.facts.get(f"{family}.context_length", address.window))
         if address.window > made_for:

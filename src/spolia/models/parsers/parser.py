@@ -23,8 +23,10 @@ _SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|\[END FINAL RESPONSE\]|[\u200b\u206
 def extract_thought(reply: str) -> str:
     """Return the thought that a model writes before it replies; empty if it writes none.
 
-    >>> extract_thought("<think>Salo? No.</think> Espoo."), extract_thought("Salo?</think> Espoo."), extract_thought("Espoo.")
-    ('Salo? No.', 'Salo?', '')
+    >>> extract_thought("<think>Salo? No.</think> Espoo.")
+    'Salo? No.'
+    >>> extract_thought("Salo?</think> Espoo."), extract_thought("Espoo.")
+    ('Salo?', '')
     """
     thought_pattern, end_pattern = _thought_patterns(THOUGHTS)
     thoughts = [mark[0] for mark in thought_pattern.finditer(reply)]
@@ -102,7 +104,8 @@ def strip_thoughts(reply: str, requested: tuple[str, ...] = ()) -> str:
     'No.'
     >>> strip_thoughts("◁think▷yes? no◁/think▷ No."), strip_thoughts("<seed:think>yes?</seed:think> No.")
     ('No.', 'No.')
-    >>> strip_thoughts("<|channel|>analysis<|message|>yes?<|end|><|start|>assistant<|channel|>final<|message|>No.<|return|>")
+    >>> thought = "<|channel|>analysis<|message|>yes?<|end|>"
+    >>> strip_thoughts(f"{thought}<|start|>assistant<|channel|>final<|message|>No.<|return|>")
     'No.'
     >>> strip_thoughts("[THINK]yes?[/THINK]No."), strip_thoughts("<|channel>thought\\nyes?<channel|>No.")
     ('No.', 'No.')

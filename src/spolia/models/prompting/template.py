@@ -56,8 +56,10 @@ def language_of(text: str) -> str:
 def translated_path(place: str, language: str) -> str:
     """Return the place of the same file in another language: in the same folder, with the language before its ending.
 
-    >>> translated_path("spolia:indexing/prompts/summary.txt", "ko"), translated_path("mine", "ja"), translated_path("mine.txt", "en")
-    ('spolia:indexing/prompts/summary.ko.txt', 'mine.ja', 'mine.txt')
+    >>> translated_path("spolia:indexing/prompts/summary.txt", "ko")
+    'spolia:indexing/prompts/summary.ko.txt'
+    >>> translated_path("mine", "ja"), translated_path("mine.txt", "en")
+    ('mine.ja', 'mine.txt')
     """
     ending = PurePosixPath(place).suffix
     return place if language == ENGLISH else f"{place.removesuffix(ending)}.{language}{ending}"

@@ -1,4 +1,4 @@
-"""Tokens for a model's thought before it replies: set by the user, or learnt from the first reply that was cut in it."""
+"""Tokens for a model's thought before it replies: set by the user, or learnt from the first reply that it cut."""
 
 from collections.abc import Callable
 

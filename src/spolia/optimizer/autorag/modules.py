@@ -22,9 +22,10 @@ ANALYZER_TOKENIZERS = ("porter_stemmer", "ko_kiwi", "ko_kkma", "ko_okt", "sudach
 """Tokenizers in whose place the analyzer of the store stands."""
 MODEL_PARAMETERS = ("llm", "model", "model_name", "vectordb", "embedding_model")
 WITHOUT_EFFECT = frozenset((
-    *MODEL_PARAMETERS, "generator_module_type", "batch", "embedding_batch", "request_timeout", "timeout", "device", "use_fp16",
-    "use_bf16", "api_key", "api_base", "host", "uri", "port", "tensor_parallel_size", "gpu_memory_utilization",
-    "context_window", "is_chat_model", "target_modules", "target_module_params", "ids", "scores", "strategy", "verbose",
+    *MODEL_PARAMETERS, "generator_module_type", "batch", "embedding_batch", "request_timeout", "timeout", "device",
+    "use_fp16", "use_bf16", "api_key", "api_base", "host", "uri", "port", "tensor_parallel_size",
+    "gpu_memory_utilization", "context_window", "is_chat_model", "target_modules", "target_module_params", "ids",
+    "scores", "strategy", "verbose",
 ))  # fmt: skip
 """Parameters that say where a model is and how it is asked, not what comes out."""
 

@@ -60,7 +60,7 @@ class Links:
 
     @classmethod
     def from_pairs(cls, keys: Positions, kinds: Iterable[NodePairs]) -> Links:
-        """Build links of several kinds: a pair that one kind has twice gets the heavier weight, different kinds add up."""
+        """Build links of several kinds: a pair twice in one kind gets the heavier weight, different kinds add up."""
         codes, weights = zip(*[_merge_pairs(pairs, len(keys)) for pairs in [NONE, *kinds]], strict=True)
         distinct, inverse = np.unique(np.concatenate(codes), return_inverse=True)
         summed = np.bincount(inverse, np.concatenate(weights), len(distinct)).astype(np.float32)
@@ -238,7 +238,7 @@ class NearestNeighbours:
 def nearest(
     stored: StoredVectors, keys: Positions, neighbours: int, earlier: NearestNeighbours | None = None
 ) -> NearestNeighbours:
-    """Find for each node those of the highest cosine; nodes that are in `earlier` are compared with the new ones only."""
+    """Find for each node those of the highest cosine; nodes in `earlier` are compared with the new ones only."""
     found, positions = NearestNeighbours.empty(keys, neighbours), np.arange(len(keys))
     if earlier is None or earlier.near.shape[1] < neighbours:
         _compare(stored, found, positions, positions)

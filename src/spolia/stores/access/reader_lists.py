@@ -1,4 +1,4 @@
-"""Rights to read: reader lists, each stored once under a number, which nodes and indexes hold instead of a long list."""
+"""Rights to read: reader lists, each stored once under a number, which nodes and indexes hold in place of it."""
 
 import json
 import threading
@@ -52,7 +52,7 @@ class Asker:
     changed: Changed
 
     def may_read(self, document: str, audience: int) -> bool:
-        """Return whether the asker may read an item with this audience, by the lists at the generation and by today's."""
+        """Return whether the asker may read an item with this audience, by the generation's lists and by today's."""
         return audience in self.audiences and self.changed.get((document, audience), self.audiences) <= self.audiences
 
 

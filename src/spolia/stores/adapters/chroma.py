@@ -62,7 +62,7 @@ class Chroma(Served["ChromaCollection"]):
 
 
 class Client:
-    """Client of a server, with a timeout; the package's own calls the server in its constructor and waits without end."""
+    """Client of a server, with a timeout; the package's own calls the server in its constructor, without a limit."""
 
     def __init__(self, engine: Chroma) -> None:
         parts, token = urlsplit(engine.url), engine.secret("token_env")

@@ -115,7 +115,7 @@ class Backend(Protocol):
         """Return whether the open store is still the published one."""
 
     def translate_error(self, doing: str, error: Exception) -> StoreError | None:
-        """Translate an exception into a StoreError, or None; `doing` is a participle: `opened`, `written`, `published`."""
+        """Translate an exception into a StoreError, or None; `doing` is a participle: `opened`, `written` …."""
 
     # Generations.
 
@@ -186,7 +186,7 @@ class Backend(Protocol):
         """Yield in words what is wrong with rows and vectors; reads all of them."""
 
     def salvage(self, timeout_s: float) -> tuple[list[str], bool]:
-        """Rewrite a database with a damaged structure; return the damage in words, and whether the last commit is lost."""
+        """Rewrite a database of damaged structure; return the damage in words, and whether the last commit is lost."""
         return [], False
 
     def row_problems(self, share: int = 0) -> list[str]:

@@ -166,7 +166,7 @@ class Draft:
             return unpack_values(live_row[3])
 
     def document_key(self, id: str) -> int | None:
-        """Return the key that distinguishes a live document from earlier ones with its id; None if the id is unknown."""
+        """Return the key that distinguishes a live document from earlier ones with its id; None for an unknown id."""
         return self._live_key(id)
 
     def document_keys(self, ids: Iterable[str]) -> dict[str, int]:

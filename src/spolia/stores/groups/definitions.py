@@ -121,7 +121,7 @@ class GroupDefinitions:
 
     Args:
         rebuild: build groups again whose definition has changed.
-        other_definitions: definitions of groups that are not to be changed, by name: others may have the same embedders.
+        other_definitions: definitions of groups that stay as they are, by name; they may have the same embedders.
     """
 
     def __init__(

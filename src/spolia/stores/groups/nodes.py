@@ -48,8 +48,8 @@ class NodeFactory:
             headings, context = self._outline.heading_path(span.start if span else offset or 0), piece.context
             yield _node(
                 f"{self.document.id}:{self.group}:{number}", piece.text, self.document.id, self.group, span,
-                f"{headings}\n{context}" if headings and context else headings or context, self.document.uri, part.node.id,
-                inherited + part_meta + piece.meta, part.node.readers, number, piece.search_text,
+                f"{headings}\n{context}" if headings and context else headings or context, self.document.uri,
+                part.node.id, inherited + part_meta + piece.meta, part.node.readers, number, piece.search_text,
             )  # fmt: skip
 
     def _refuse_unwritable(self, part: Part, piece: Piece) -> None:
@@ -242,7 +242,7 @@ class GroupNodes:
         self.failures[group] = failure
 
     def _find_refs(self, ref: str, node: Node, parents: Mapping[str, str]) -> Iterator[Node]:
-        """Yield the nodes of `ref` that were made from a node; `parents` says what each node on the way was made from."""
+        """Yield the nodes of `ref` made from a node; `parents` says what each node between was made from."""
         for candidate in self.nodes_of(ref):
             ancestor = candidate.parent
             while ancestor and ancestor != node.id:

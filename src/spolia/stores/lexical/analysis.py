@@ -253,14 +253,14 @@ def is_mostly_words(text: str) -> bool:
 
 
 def _plain(text: str, fold: bool) -> str:
-    """Give one spelling to what looks the same: NFKC, without invisible characters and, if asked for, without accents."""
+    """Give one spelling to what looks the same: NFKC, without invisible characters and, on request, accents."""
     if text.isascii():
         return text
     return _SURROGATES.sub(" ", _DROPPED[fold].sub("", unicodedata.normalize("NFKC", text)))
 
 
 def _is_text(word: str) -> bool:
-    """Return whether a word is no encoded data: short, or of a script in which a whole clause stands without a space."""
+    """Return whether a word is no encoded data: short, or of a script where a whole clause stands without a space."""
     return len(word.encode()) <= LONGEST_TERM_BYTES or _RUN.search(word) is not None
 
 
@@ -272,7 +272,7 @@ def _grams(run: str, n: int) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _latin_words(stem: str, fold: bool, stop_words: str, spellings: bool) -> Callable[[str], str]:
-    """Return the analysis of Latin text without marks, which needs no Unicode classes: half the time, the same terms."""
+    """Return the analysis of Latin text without marks, which needs no Unicode classes: same terms in half the time."""
     return _by_token(tantivy.Tokenizer.simple(), fold, (stem,), stop_words, spellings)
 
 
@@ -402,8 +402,10 @@ def contains_phrase(text: str, phrase: str) -> bool:
 
     A phrase without words stands nowhere. Where a script puts no spaces between words, characters are compared.
 
-    >>> contains_phrase("An APPLE-PIE, please", "apple pie"), contains_phrase("apple and pie", "apple pie"), contains_phrase("applause", "app")
-    (True, False, False)
+    >>> contains_phrase("An APPLE-PIE, please", "apple pie")
+    True
+    >>> contains_phrase("apple and pie", "apple pie"), contains_phrase("applause", "app")
+    (False, False)
     >>> contains_phrase("東京タワーは高い", "タワー"), contains_phrase("Zürich", "zurich")
     (True, True)
     """

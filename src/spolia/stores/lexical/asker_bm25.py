@@ -133,7 +133,7 @@ class AskerBM25:
         return list(zip(self.keys[places].tolist(), scores.tolist(), strict=True))
 
     def _score_all(self, query_terms: Sequence[WeightedTerm], mask: Mask | None, top_k: int) -> tuple[Places, Floats]:
-        """Return the nodes of more than half the best score, or all that hold a term if these are too few, with scores."""
+        """Return nodes of more than half the best score, or all that hold a term if these are too few, with scores."""
         sums = np.zeros(len(self.keys), dtype=np.float32)
         for weight, term in query_terms:
             sums[term.places] += weight * term.saturated

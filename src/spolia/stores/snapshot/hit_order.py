@@ -13,8 +13,9 @@ def best_hits(
 ) -> list[tuple[int, float]]:
     """Return the best hits, best first; `hits` are all that score at least as the last of these.
 
-    `ids` is asked where scores are equal: these go by id, which is made of what a node is; by key without it. `defer_ties`:
-    only where ids decide which hits are wanted, for `LateHits`, which puts the others in order with their nodes.
+    `ids` is asked where scores are equal: these go by id, which is made of what a node is; by key without it.
+    `defer_ties`: only where ids decide which hits are wanted, for `LateHits`, which puts the others in order with their
+    nodes.
 
     >>> best_hits([(1, 0.5), (2, 0.7), (3, 0.5)], 2)
     [(2, 0.7), (1, 0.5)]

@@ -80,7 +80,7 @@ def children(snapshot: Snapshot, ids: Sequence[str], group: str, access: frozens
 def ancestors(
     snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str] = PUBLIC
 ) -> list[Node | None]:
-    """Return for each node its ancestor in a group above its own, itself if it is of that group; None if not readable."""
+    """Return for each node its ancestor in a group above its own, itself if it is in that group; None if unreadable."""
     current: dict[int, Node] = dict(enumerate(nodes))
     while pending := {row: node for row, node in current.items() if node.group != group}:
         parents_by_id = parents(snapshot, list(pending.values()), access)
@@ -135,7 +135,7 @@ def _related_in_group(
 
 
 def related_by_place(snapshot: Snapshot, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[list[Node]]:
-    """Return for each node those of a group whose stretches of the same document overlap its own, in order of the text."""
+    """Return for each node those of a group whose stretches of the same document overlap its own, in text order."""
     return [_overlapping(snapshot, node, group, access) for node in nodes]
 
 

@@ -224,7 +224,7 @@ class ValueCodes:
 
 
 def _typed(values: Iterable[Scalar], field: Field) -> npt.NDArray[Any]:
-    """Build an array of the field's type; of Python's own objects where numpy would not compare values as Python does."""
+    """Build an array of the field's type; of Python objects where numpy would compare values in another way."""
     listed = list(values)
     array = np.empty(len(listed), dtype=_DTYPES[field.kind] if _are_exact(listed) else object)
     array[:] = [Time(str(value)) for value in listed] if field.kind == "time" else listed
@@ -283,7 +283,7 @@ def _unknown(leaf: Leaf, field: Field, /) -> None:
 
 
 class Records:
-    """Columns that filters and access look at: of the nodes of a group, or of all documents for None, at a generation."""
+    """Columns that filters and access read: of the nodes of a group, or of all documents for None, at a generation."""
 
     def __init__(
         self,

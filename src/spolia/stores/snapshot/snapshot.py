@@ -206,7 +206,7 @@ class Snapshot:
         return bytes(row[0])
 
     def boxes(self, document: str, span: Span, access: frozenset[str] = PUBLIC) -> tuple[Box, ...]:
-        """Return where a stretch of a document stands on its pages, line by line; empty where its format has no places."""
+        """Return where a stretch of a document stands on its pages, line by line; empty if its format has no places."""
         row = self.open_store.row(
             sql.BOXES, {"id": document, "at": self.generation}
         )  # without the text, for each citation

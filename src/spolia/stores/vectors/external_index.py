@@ -75,7 +75,7 @@ class AdaptedSearch:
         ]
 
     def _fetch(self, queries: Vectors, allowed: Allowed, limit: int, fetch: int) -> dict[int, Rows]:
-        """Return for each query that the database answers well enough the positions of the allowed nodes that it found."""
+        """Return the positions of allowed nodes that the database found, for each query that it answers well enough."""
         positions: dict[int, Rows] = {}
         while fetch <= _MAX_FETCH and (pending := [row for row in range(len(queries)) if row not in positions]):
             try:
@@ -187,7 +187,7 @@ class ExternalIndexes:
         ]
 
     def follow(self, last_keys: Mapping[str, int], published: int) -> None:
-        """Bring every database from the published generation to the next one; `last_keys` are the last keys it took in."""
+        """Bring every database from the published generation to the next; `last_keys` are the last keys it took in."""
         for manifest, embedding, settings in self.indexed:
             values = {"grp": manifest.group, "key": last_keys.get(manifest.group, 0), "at": published}
             unsure_file = self._unsure_file(manifest, embedding)

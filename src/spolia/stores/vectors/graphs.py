@@ -76,7 +76,8 @@ class Quantization:
 def fit_quantization(metric: Metric, vectors: Vectors) -> Quantization:
     """Fit the coding of a segment to a sample of its vectors float32[n, d].
 
-    >>> fit_quantization("euclidean", np.array([[0, 4], [2, 4]], dtype=np.float32)).encode_query(np.float32([2, 4])).tolist()
+    >>> quantization = fit_quantization("euclidean", np.array([[0, 4], [2, 4]], dtype=np.float32))
+    >>> quantization.encode_query(np.float32([2, 4])).tolist()
     [127, 0]
     """
     sample = vectors[:: -(-len(vectors) // _SAMPLED)]

@@ -56,7 +56,7 @@ def slack(metric: Metric, query: Vectors, radius: float) -> np.float32:
 
 
 def exact_scores(metric: Metric, query: Vectors, rows: Vectors) -> Scores:
-    """Return scores of rows float32[n, d], higher is better: the cosine of unit vectors, the dot product, or -distance."""
+    """Return scores of rows float32[n, d], higher is better: cosine of unit vectors, dot product, or -distance."""
     wide = rows.astype(np.float64)
     if metric == "euclidean":
         wide -= query  # in place, since another array of this size takes as long as the sums

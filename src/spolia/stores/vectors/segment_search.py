@@ -238,7 +238,7 @@ class OpenGraphs:
 
 
 def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric, index: IndexSettings) -> DenseSearch:
-    """Return the search over a group's vectors at a generation: exact, or along graphs (`HNSW`) where they are large."""
+    """Return the search over a group's vectors at a generation: exact, or along graphs (`HNSW`) if they are large."""
     placed, numbers = locate_vectors(snapshot, group, embedder)
     if not isinstance(index, HNSW) or len(placed.keys) < index.above:
         return ExactSearch(placed, metric)
@@ -263,7 +263,7 @@ def sparse_search(snapshot: Snapshot, group: str, embedder: str) -> SparseSearch
 
 
 def _locate(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
-    """Return node keys, the rows of their vectors in all segments put one below the other, and the segments by number."""
+    """Return node keys, the rows of their vectors in all segments one below the other, and the segments by number."""
     key = (group, embedder)
     for _ in range(_ATTEMPTS):
         if (places := snapshot.open.places.get(key)) is None:

@@ -264,8 +264,8 @@ def plan_joins(rows: Mapping[int, int], graph_rows: int | None, small: int, many
     """Plan which segments to join: their numbers for each new segment, in the order in which they were written.
 
     Segments that have `FROZEN_ROWS` together are joined for good. The others are joined when the rows without a graph
-    are a quarter of those with one, and at least `graph_rows`, from which a segment has a graph: so a row gets into few of
-    them. Else those with fewer rows than `small` are joined if there are `many`.
+    are a quarter of those with one, and at least `graph_rows`, from which a segment has a graph: so a row gets into
+    few of them. Else those with fewer rows than `small` are joined if there are `many`.
 
     >>> plan_joins({1: 300_000, 2: 200_000, 3: 70_000, 4: 10}, None, small=4096, many=16)
     [[2, 3]]

@@ -161,7 +161,7 @@ def _text(place: str, row: Mapping[str, Any], name: str) -> str:
 
 
 def _groups(place: str, cell: Any) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of a cell: lists of lists; one list is a group, one text a group of one, as AutoRAG reads them."""
+    """Return the groups of a cell: lists of lists; one list is one group, a single text a group of one."""
     outer = _as_list(cell)
     inner = outer if any(isinstance(member, list | tuple) for member in outer) else [outer] if outer else []
     groups = [tuple(dict.fromkeys(map(str, _as_list(group)))) for group in inner]

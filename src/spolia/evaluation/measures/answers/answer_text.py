@@ -66,8 +66,10 @@ def extract_text(result: Result) -> str:
 
     >>> from spolia.types import Citation
     >>> cited = (Citation("1", "n", "d", "a.txt", "..."),)
-    >>> extract_text(Answer("Since 508 [1], say some [sic].", cited)), extract_text(Answer("I do not know.", stop_reason="abstained"))
-    ('Since 508, say some [sic].', '')
+    >>> extract_text(Answer("Since 508 [1], say some [sic].", cited))
+    'Since 508, say some [sic].'
+    >>> extract_text(Answer("I do not know.", stop_reason="abstained"))
+    ''
     """
     answer = require_answer(result)
     if answer.abstained:

@@ -25,7 +25,8 @@ class SemScore(AnswerMeasure):
     Source: Aynetdinov and Akbik 2024.
 
     >>> from spolia.testing import HashingEmbedder
-    >>> str(SemScore(HashingEmbedder())), round(SemScore(HashingEmbedder()).score_text("the moon", ["tax", "The moon"]), 4)
+    >>> measure = SemScore(HashingEmbedder())
+    >>> str(measure), round(measure.score_text("the moon", ["tax", "The moon"]), 4)
     ('SemScore(embedder="hashing-64")', 1.0)
     """
 

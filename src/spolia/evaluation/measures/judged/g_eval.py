@@ -57,8 +57,10 @@ class GEval(JudgedMeasure):
 
     >>> from spolia import Answer, Query, Ranking, ScriptedModel
     >>> measure = GEval(ScriptedModel(("5", "4", "4", "I cannot say.")), "fluency", samples=3)
-    >>> str(measure), round(measure.write_scores(Answer("It was Nokia.", evidence=Ranking(Query("?"), ())), Item("q", "?")), 4)
-    ('GEval(llm="scripted", aspect="fluency", samples=3)', 4.3333)
+    >>> str(measure)
+    'GEval(llm="scripted", aspect="fluency", samples=3)'
+    >>> round(measure.write_scores(Answer("It was Nokia.", evidence=Ranking(Query("?"), ())), Item("q", "?")), 4)
+    4.3333
     """
 
     llm: LanguageModel

@@ -44,7 +44,8 @@ class Faithfulness(JudgedMeasure):
     >>> from spolia import Answer, Hit, Node, Query, Ranking, ScriptedModel
     >>> shown = Ranking(Query("?"), (Hit(Node("n", "He worked for Nokia."), 1.0),))
     >>> model = ScriptedModel((("<statements", "1: yes\\n2: no"), ("", "He worked for Nokia.\\nHe lived in Salo.")))
-    >>> Faithfulness(model).write_scores(Answer("He worked for Nokia in Salo.", evidence=shown), Item("q", "Who is he?"))
+    >>> answer = Answer("He worked for Nokia in Salo.", evidence=shown)
+    >>> Faithfulness(model).write_scores(answer, Item("q", "Who is he?"))
     0.5
     """
 

@@ -181,8 +181,10 @@ class RstReader(Value):
 
     >>> text = b"Stones\\n======\\n\\nOld\\n---\\n\\n.. code:: python\\n\\n   x = 1\\n"
     >>> document = RstReader().read(Blob("a.rst", text)).document
-    >>> document.title, [(heading.vertical_overlap, heading.text) for heading in document.headings], document.regions[0].kind
-    ('Stones', [(1, 'Stones'), (2, 'Old')], 'code')
+    >>> document.title, [(heading.level, heading.text) for heading in document.headings]
+    ('Stones', [(1, 'Stones'), (2, 'Old')])
+    >>> document.regions[0].kind
+    'code'
     """
 
     name = "rst"
@@ -244,7 +246,7 @@ def _rst_regions(lines: Sequence[SourceLine]) -> Iterator[Region]:
 
 
 def _block_end(lines: Sequence[SourceLine], index: int, indent: int) -> int:
-    """Return the number of the line after a block: after the lines with a larger indent, and empty ones between them."""
+    """Return the number of the line after a block: after lines with a larger indent, and empty ones between them."""
     end = index
     while index < len(lines) and (not lines[index].text or lines[index].indent > indent):
         index += 1

@@ -44,7 +44,7 @@ class MarkdownReader(Value):
     """Reader of Markdown.
 
     >>> document = MarkdownReader().read(Blob("a.md", b"# Stones\\n\\nText.\\n\\n## `Old` ones ##\\n")).document
-    >>> document.title, [(heading.vertical_overlap, heading.text) for heading in document.headings]
+    >>> document.title, [(heading.level, heading.text) for heading in document.headings]
     ('Stones', [(1, 'Stones'), (2, 'Old ones')])
     """
 

@@ -45,7 +45,7 @@ class CodeReader(Value):
 
     >>> text = b"class Arch:\\n    def span(self):\\n        return 1\\n"
     >>> document = CodeReader().read(Blob("arch.py", text)).document
-    >>> [(heading.vertical_overlap, heading.text) for heading in document.headings], document.meta
+    >>> [(heading.level, heading.text) for heading in document.headings], document.meta
     ([(1, 'class Arch'), (2, 'def span')], (('programming_language', 'python'),))
     """
 

@@ -68,7 +68,7 @@ class RtfReader(Value):
 
 @dataclass(frozen=True)
 class _State:
-    """State that holds until the group ends. `target`: where its text goes: the body, a field of the info, or nowhere."""
+    """State that holds until the group ends. `target` takes its text: the body, a field of the info, or nothing."""
 
     target: str = "body"
     encoding: str = "cp1252"

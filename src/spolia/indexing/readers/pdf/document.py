@@ -161,7 +161,7 @@ def _attachment_data(pdf: Any, number: int) -> bytes:
 
 
 def _attachment_size(pdf: Any, number: int) -> int:
-    """Return the size of an attachment. Raises DocumentError for one that is damaged or larger than a document may be."""
+    """Return the size of an attachment. Raises DocumentError for one damaged, or larger than a document may be."""
     size = c_ulong()
     if not raw.FPDFAttachment_GetFile(pdf.get_attachment(number), None, 0, byref(size)):
         raise DocumentError("it has no content")
@@ -202,7 +202,7 @@ def _bookmark(item: Any, pages: int) -> Bookmark | None:
 
 
 def locate_bookmarks(marks: Sequence[Bookmark], pages: Sequence[str], starts: Sequence[int]) -> tuple[Heading, ...]:
-    """Return the bookmarks whose title stands on a line of their page; a bookmark alone does not say where on the page."""
+    """Return the bookmarks whose title stands on a line of their page; a bookmark alone does not say where."""
     headings: dict[int, Heading] = {}
     for page, level, title in marks:
         words = r"\s+".join(re.escape(word) for word in title.split()[:40])
@@ -255,7 +255,8 @@ class ReadingLog:
             )
         unsure = [number for number, sure in self.confidences.items() if sure < _MINIMUM_CONFIDENCE]
         if unsure:
-            yield f"The text recognised on {len(unsure)} pages may be wrong ({_list_pages(unsure)}): their picture is poor."
+            pages = f"{len(unsure)} pages may be wrong ({_list_pages(unsure)})"
+            yield f"The text recognised on {pages}: their picture is poor."
         lost = len(_NO_CHARACTER.findall(text))
         if lost * 20 > len(text):
             yield f"{lost} of {len(text)} characters are glyphs without a meaning; the pages may need OCR."

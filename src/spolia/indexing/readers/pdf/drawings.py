@@ -138,7 +138,7 @@ class PageDrawings:
 
 
 class DrawnForm(NamedTuple):
-    """Paths and images of a page, or of a form within it, by their addresses; and the matrix to the page's coordinates."""
+    """Paths and images of a page, or of a form within it, by their addresses; and the matrix to page coordinates."""
 
     paths: list[int]
     images: list[int]

@@ -56,7 +56,7 @@ def find_headings(
 
 
 def _group_lines(lines: Sequence[HeadingCandidate]) -> Iterator[list[HeadingCandidate]]:
-    """Group lines of one style that follow each other. One with a number or the word for a section begins a new group."""
+    """Group successive lines of one style. One with a number or a word for a section begins a new group."""
     section_count = 0
 
     def kind(pair: tuple[int, HeadingCandidate]) -> tuple[int, int, float, bool, int]:
@@ -99,7 +99,7 @@ def _drop_front_matter(
 
 
 def _levels(groups: Sequence[list[HeadingCandidate]]) -> dict[tuple[float, bool], int]:
-    """Return the level of each style: that of most of its numbered headings, else its place among all styles by size."""
+    """Return each style's level: that of most of its numbered headings, else its rank by size among all styles."""
     styles = sorted({(group[0].size, group[0].bold) for group in groups}, reverse=True)
     levels = {style: min(rank, _DEEPEST) for rank, style in enumerate(styles, 1)}
     for style in styles:

@@ -138,7 +138,7 @@ class PageTable:
 
 @dataclass(slots=True, eq=False)
 class PageLine:
-    """Line of a page: its text without blanks around, with a mark at its end if the last word goes on in the next line."""
+    """Line of a page: its text without blanks around, with a mark at its end if its last word goes on in the next."""
 
     text: str
     area: Area
@@ -239,7 +239,7 @@ _USUAL = 4.0, 40.0
 
 
 def measure_lines(lines: Sequence[PageLine], text_page: Any) -> None:
-    """Note the style of each line that may be a heading, and the size of every fourth line. The first letter decides."""
+    """Note the style of each line that may be a heading, and the size of each fourth line. The first letter decides."""
     for line in lines:
         line.heading = may_be_heading(line.text)
     measured_lines = [line for number, line in enumerate(lines) if line.heading or not number % _SAMPLED]
@@ -395,7 +395,7 @@ def shift_place(place: int, changes: Sequence[Change]) -> int:
 
 
 def join_lines(lines: Sequence[PageLine], number: int) -> PlacedText:
-    """Write a page from its lines. A word that goes on in the next line keeps its mark. `number`: of the page, from 1."""
+    """Write a page from its lines. A word split between lines keeps its mark. `number`: the page's, from 1."""
     sides = np.fromiter(chain.from_iterable(line.area for line in lines), "<f4").reshape(-1, 4)
     gaps = ["\n"] * (len(lines) - 1)
     may_join = (sides[1:, 1] <= sides[:-1, 3]) & (sides[1:, 0] >= sides[:-1, 0])  # few are, which saves time

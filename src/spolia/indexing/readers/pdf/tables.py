@@ -281,7 +281,7 @@ class CellGrid:
 
     @cached_property
     def homes(self) -> Any:
-        """Return for each cell, band by band, the number of the upper left one of those that no rule separates from it."""
+        """Return for each cell, band by band, the number of the upper left of those that no rule separates from it."""
         bands, columns = len(self.grid.heights) - 1, len(self.sides) - 1
         homes = np.arange(bands * columns).reshape(bands, columns)
         if self.is_ruled:
@@ -344,7 +344,7 @@ class CellGrid:
         return rows, column
 
     def _row_numbers(self, pieces: Iterable[CellLine]) -> Iterator[int]:
-        """Yield the row of each piece. A line begins a row if, in one of its columns, its first word had fitted above."""
+        """Yield the row of each piece. A line begins a row if in one of its columns its first word had fit above."""
         row = -1
         for _, group in groupby(pieces, attrgetter("band")):
             band = list(group)

@@ -24,7 +24,7 @@ class LinkedPictures:
     """Pictures of one document, by the names that it uses.
 
     Args:
-        read_member: gives the bytes of what its package has under a name; None for nothing. What is outside is not fetched.
+        read_member: gives the bytes that its package has under a name; None for nothing. Nothing outside is fetched.
 
     >>> pictures = LinkedPictures("a.html", lambda name: b"GIF8" * 50 if name == "a.gif" else None)
     >>> [bool(pictures.resolve(name)) for name in ("a.gif", "https://example.org/b.gif")], pictures.missing_count

@@ -218,7 +218,7 @@ _QUOTED = re.compile(r'"[^"]*"')
 
 
 def is_unreachable(error: psycopg.Error) -> bool:
-    """Return whether the connection was lost or refused for a reason that may pass, unlike a wrong address or password."""
+    """Return whether the connection was lost or refused for a passing reason, unlike a wrong address or password."""
     errors = psycopg.errors
     gone = (
         errors.AdminShutdown,
