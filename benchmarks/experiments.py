@@ -130,7 +130,7 @@ TEXT = ("the", "keeper", "lit", "the", "lamp", "before", "dusk", "and", "wrote",
 def copied(random: Random, kept: float) -> Row:
     """What BLEU sees of an answer with some words of the reference."""
     words = [word if random.random() < kept else "other" for word in TEXT[: random.integers(5, 12)]]
-    return BLEU().seen(Case(Item("q", "?", answers=(" ".join(TEXT),)), Answer(" ".join(words))))
+    return BLEU().observe(Case(Item("q", "?", answers=(" ".join(TEXT),)), Answer(" ".join(words))))
 
 
 def abstained(random: Random, kept: float) -> Row:
@@ -358,7 +358,7 @@ def by_hand(flows: Mapping[str, Any], items: Sequence[Item], measures: Sequence[
             for item in items:
                 ranking = flow(Query(item.question))
                 case = Case(item, ranking)
-                row = [(measure.seen(case) or (math.nan,))[0] for measure in measures]
+                row = [(measure.observe(case) or (math.nan,))[0] for measure in measures]
                 scores[name].append(row)
                 hits = [(hit.node.id, hit.score) for hit in ranking.hits]
                 line = {"flow": name, "question": item.id, "hits": hits, "scores": dict(zip(names, row, strict=True))}

@@ -407,7 +407,7 @@ def test_no_answer_convinces_a_judge_by_leaving_its_place(cls: type) -> None:
     def sent_of(texts: Texts) -> list[Prompt]:
         llm = Recorder("1. yes. 5")
         given: dict[str, Any] = {"embedder": HashingEmbedder()} if "embedder" in get_type_hints(cls) else {}
-        cls(llm, **given).all_seen([Case(Item("q", texts[0], answers=(texts[1],)), answer(texts))])
+        cls(llm, **given).observe_all([Case(Item("q", texts[0], answers=(texts[1],)), answer(texts))])
         return llm.sent
 
     tame = {_system(prompt): prompt for prompt in sent_of(TAME)}

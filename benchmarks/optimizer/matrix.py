@@ -212,7 +212,7 @@ class Shown(SweepScores):
         super().__init__(run, measures)
         self.contexts, self.rankings = dict[str, NDArray[np.uint16]](), dict[str, list[Ranking]]()
 
-    def measured(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
+    def score_rankings(self, rankings: Sequence[Swept], item: Item) -> Iterator[Sequence[float]]:
         numbers: dict[tuple[str, ...], int] = {}
         first = self.rankings[item.id] = list[Ranking]()
         found = []

@@ -81,16 +81,18 @@ class Planner(SimulatedReader):
         sample = prompt.sample if role.startswith("corag_next") else sum(map((*PUT, *again).index, put)) + len(put)
         return super()._reply(prompt.but(messages=found, sample=sample))
 
-    def _wanted(self, shown: PromptView, found: Mapping[int, str], before: Sequence[str], times: int = 1) -> str:
-        asked = super()._wanted(shown, found, before, times)
-        is_hop = alike(asked) in {alike(hop.asked(found)) for hop in shown.chain.hops}
-        put = ("", *PUT)[int(shown.key.split("|")[2]) // DRAWS % (len(PUT) + 1)]
-        if not before or self.profile.happens("drift", "drift", shown.key):
+    def _choose_question(
+        self, view: PromptView, answers: Mapping[int, str], earlier: Sequence[str], times: int = 1
+    ) -> str:
+        asked = super()._choose_question(view, answers, earlier, times)
+        is_hop = alike(asked) in {alike(hop.fill_question(answers)) for hop in view.chain.hops}
+        put = ("", *PUT)[int(view.key.split("|")[2]) // DRAWS % (len(PUT) + 1)]
+        if not earlier or self.profile.happens("drift", "drift", view.key):
             return put + asked
-        if is_hop and draw("again", shown.key) >= AGAIN:
+        if is_hop and draw("again", view.key) >= AGAIN:
             return put + asked
-        words, which = (draw(knob, shown.key) for knob in ("words", "which"))
-        return put + LOOKED_UP[int(words * len(LOOKED_UP))] + _bare(before[int(which * len(before))])
+        words, which = (draw(knob, view.key) for knob in ("words", "which"))
+        return put + LOOKED_UP[int(words * len(LOOKED_UP))] + _bare(earlier[int(which * len(earlier))])
 
 
 class Kept(MiniLM):

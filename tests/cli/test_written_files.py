@@ -187,7 +187,7 @@ def test_a_search_refuses_a_node_whose_text_changed(spolia: Spolia, store: Path)
 
 OPENERS = {"open", "private"}
 WRITERS = {
-    *("write_text", "write_bytes", "write_rows", "write_arrays", "write_table", "whole_files", "save_pretrained"),
+    *("write_text", "write_bytes", "write_rows", "write_arrays", "write_table", "replace_files", "save_pretrained"),
     *("mkstemp", "copyfile", "copytree", "touch", "savez", "save", "NamedTemporaryFile", "export_store"),
 }
 

@@ -159,8 +159,8 @@ def test_passages_that_came_in_lots_are_found_as_those_that_came_at_once(
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     data = DataSet(str(tmp_path))
     once = index_passages(data, folder=tmp_path / "once")
-    monkeypatch.setattr(passage_store, "PUBLISHED_S", 0)
-    monkeypatch.setattr(passage_store, "SELDOMER", 0)
+    monkeypatch.setattr(passage_store, "PUBLISH_INTERVAL_S", 0)
+    monkeypatch.setattr(passage_store, "PAUSE_FACTOR", 0)
     lots = index_passages(data, folder=tmp_path / "lots")
     assert lots.snapshot().generation > once.snapshot().generation
     for question in ("moon sea", "salt", "owl mine tide"):

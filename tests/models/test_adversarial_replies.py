@@ -66,7 +66,7 @@ def _readers() -> Iterator[Any]:
         yield pytest.param(_marked(at_once), id=f"Markers-{at_once}")
     for function in (strip_thoughts, plain_words, refuses, says_nothing):
         yield pytest.param(function, id=function.__name__)
-    yield pytest.param(lambda reply: strip_tokens(reply, ("Relevant",)), id="without_tokens")
+    yield pytest.param(lambda reply: strip_tokens(reply, ("Relevant",)), id="strip_tokens")
 
 
 @pytest.mark.slow

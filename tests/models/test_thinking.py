@@ -42,7 +42,7 @@ OF_TODAY = ("max_tokens", "temperature", "seed")
 def nothing_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers of earlier tests had the same port."""
     monkeypatch.setattr(retry, "_refused", {})
-    monkeypatch.setattr(thought_budget, "_learnt", {})
+    monkeypatch.setattr(thought_budget, "_learnt_room", {})
 
 
 def asked(served: ServedReply, **settings: Any) -> dict[str, Any]:

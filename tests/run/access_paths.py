@@ -289,7 +289,7 @@ def calls(
         "filter": [filter],
         "every": [False],
         "late": [False, True],
-        "among": [None],
+        "candidates": [None],
         "keys": [keys],
         "found": [[(key, 1.0) for key in keys]],
         "nodes": mine,

@@ -293,5 +293,5 @@ def test_the_walk_finds_what_is_known_to_be_there() -> None:
     assert {"BM25", "Dense", "BySimilarity", "Phrase", "Neighbours"} <= {cls.__name__ for cls in that_reach()}
     assert {"FolderBackend", "PostgresBackend"} <= {cls.__name__ for cls in backends()}
     assert {"Exact", "HNSW", "LanceDB", "Chroma", "Milvus", "Qdrant", "OpenSearch"} <= {c.__name__ for c in indexes()}
-    lineage = {f"spolia.stores.snapshot.lineage.{name}" for name in ("children", "by_lineage")}
+    lineage = {f"spolia.stores.snapshot.lineage.{name}" for name in ("children", "related_by_lineage")}
     assert {"Snapshot.search", *lineage} <= told_who_asks().keys()

@@ -148,6 +148,6 @@ def test_a_rollback_on_a_lost_server_does_not_hide_what_was_wrong() -> None:
         raise psycopg.OperationalError("server closed the connection unexpectedly")
     assert transaction.ended
     again = Transaction(Corpus("postgresql://ann@db/texts").backend, Lost())  # type: ignore[arg-type]
-    with pytest.raises(ZeroDivisionError), again.or_end("written"):
+    with pytest.raises(ZeroDivisionError), again.end_on_error("written"):
         _ = 1 // 0
     assert again.ended

@@ -85,8 +85,8 @@ def lexical(metas: list[Meta], tmp_path_factory: pytest.TempPathFactory) -> Lexi
 def test_a_filter_by_the_index_is_the_filter_by_all_metadata(
     lexical: Lexical, metas: list[Meta], each: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(field_terms, "_EACH", each)
-    monkeypatch.setattr(field_terms, "_MOST", most)
+    monkeypatch.setattr(field_terms, "_WALKED_TERMS", each)
+    monkeypatch.setattr(field_terms, "_QUERIED_TERMS", most)
     lexical._fields._queries.clear()
     draw, records = random.Random(2), [SCHEMA.record(meta) for meta in metas]
     keys, slow = np.array(sorted(lexical.keys())), 0

@@ -55,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
 
     class Counted(VectorPlaces):
-        def _asked(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
+        def _fetch_rows(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
             rows = super()._fetch_rows(statement, values)
             found.append(len(rows))
             return rows

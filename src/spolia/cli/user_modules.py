@@ -113,12 +113,12 @@ def _is_user_definition(value: object) -> bool:
 def _is_measure(value: object) -> bool:
     """Check whether a value is a class of measures that can be used, and not only a base of such classes."""
     is_class = isinstance(value, type) and issubclass(value, SetMeasure) and not value.__module__.startswith("spolia.")
-    return is_class and not isabstract(value) and hasattr(value, "called")
+    return is_class and not isabstract(value) and hasattr(value, "notation")
 
 
 def _lacks(value: object) -> tuple[str, ...]:
     """Methods that a measure with a name of its own was not given."""
-    is_class = isinstance(value, type) and issubclass(value, SetMeasure) and "called" in vars(value)
+    is_class = isinstance(value, type) and issubclass(value, SetMeasure) and "notation" in vars(value)
     return tuple(sorted(getattr(value, "__abstractmethods__", ()))) if is_class else ()
 
 

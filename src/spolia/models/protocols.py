@@ -10,7 +10,7 @@ from spolia.core.type_compatibility import lacking, members
 from spolia.core.validation import capabilities_of, capable
 from spolia.deferred import numpy as np
 from spolia.errors import ModelError, ModelRejected, WiringError
-from spolia.types import Addressed, Generation, Prompt, Token
+from spolia.types import Addressed, Generation, Prompt, Token, Usage
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -314,6 +314,15 @@ class TokenEmbedder(AnyModel, Protocol):
     def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
         """Return vectors of length 1 for the tokens of each text, without any for padding. Charge what it embedded."""
         ...
+
+
+def pricing_of(model: object) -> Callable[[Usage], Usage] | None:
+    """Return the function of a model that adds its price to a usage; None for a model without prices.
+
+    `priced` is what `add_price` was called; models of users may still have it.
+    """
+    add_price: Callable[[Usage], Usage] | None = getattr(model, "add_price", None) or getattr(model, "priced", None)
+    return add_price
 
 
 def refuse_no_embedder(candidate: object, owner: str, *kinds: type) -> None:

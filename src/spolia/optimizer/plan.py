@@ -15,7 +15,7 @@ from spolia.evaluation.data.usage_log import REPORT
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.measures.costs import UsDollars
 from spolia.evaluation.measures.measure import SetMeasure
-from spolia.models.protocols import LanguageModel
+from spolia.models.protocols import LanguageModel, pricing_of
 from spolia.optimizer.budget import USD, RowCost, TuningBudget
 from spolia.optimizer.candidates import Candidates
 from spolia.optimizer.contexts import Contexts
@@ -226,8 +226,8 @@ def _refuse_unpriced(flow: Operator[Query, Any]) -> None:
     """Raise DataError if USD must be counted and a server's price is unknown."""
     million = Usage(input_tokens=10**6, output_tokens=10**6)
     for model in flow.resources:
-        priced: Callable[[Usage], Usage] | None = getattr(model, "priced", None)
-        if isinstance(model, LanguageModel) and priced is not None and not priced(million).cost_usd:
+        add_price = pricing_of(model)
+        if isinstance(model, LanguageModel) and add_price is not None and not add_price(million).cost_usd:
             raise DataError(
                 f"The price of {model.name} is not known, so USD cannot be counted. Write usd_per_million for the "
                 "model in the flow, or a budget in calls or tokens, and ATC for USD."

@@ -305,7 +305,7 @@ class Experiment(Value):
             "path": path,
             "data": self.data or "questions",
             "again": again,
-            "told": on_progress,
+            "on_progress": on_progress,
         }
         options |= {"degraded": self.degraded}
         table = ask(dict(self.flows), self.measurable_items, self.measures, **options)

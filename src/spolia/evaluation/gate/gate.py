@@ -54,8 +54,8 @@ class GateVerdict(Value):
     lies below zero, and a paired permutation test excludes zero after Holm's correction for all measures. Else it is
     **undecided**. With a tolerance of 0 the test alone decides.
 
-    `change` is how much better it is, None where no question is determined on both sides. `changed_questions` questions
-    score otherwise; `lost` ones were determined then, and are not now.
+    `change` is how much better it is, None where no question is determined on both sides. `moved` questions score
+    otherwise; `lost` ones were determined then, and are not now.
 
     Source: Walker and Nowacki 2011 for non-inferiority.
     """

@@ -299,6 +299,11 @@ def reader_of(name: str, readers: Mapping[str, FileReader]) -> FileReader | None
     return (readers.get(file_name[inner_dot:]) if inner_dot > 0 else None) or readers.get(file_name[dot:])
 
 
+def is_isolated(reader: object) -> bool:
+    """Return whether a reader or an embedder asks for a process of its own. `apart` is what `isolated` was called."""
+    return bool(getattr(reader, "isolated", getattr(reader, "apart", False)))
+
+
 def for_web(reader: FileReader) -> FileReader:
     """Return the variant of a reader for web pages; most readers have none and stand for themselves."""
     web_reader: Callable[[], FileReader] = getattr(reader, "for_web", lambda: reader)

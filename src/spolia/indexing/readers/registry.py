@@ -14,7 +14,16 @@ from typing import Any, TypeAlias
 from spolia.core.function import untold
 from spolia.core.redaction import Redactor, masked
 from spolia.errors import GroupError
-from spolia.indexing.readers.reader import Blob, Container, FileReader, ProgramReader, Reading, for_web, is_pattern
+from spolia.indexing.readers.reader import (
+    Blob,
+    Container,
+    FileReader,
+    ProgramReader,
+    Reading,
+    for_web,
+    is_isolated,
+    is_pattern,
+)
 from spolia.types import Document, Value, kept
 
 Reads: TypeAlias = Callable[[Blob], "str | Document | Reading"]
@@ -224,7 +233,7 @@ class RedactingReader(Value):
 
     @property
     def isolated(self) -> bool:
-        return getattr(self.reader, "apart", False)
+        return is_isolated(self.reader)
 
     def for_web(self) -> "RedactingReader":
         return self.but(reader=for_web(self.reader))

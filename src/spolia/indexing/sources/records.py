@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from spolia.errors import DocumentError, SourceError
-from spolia.indexing.readers.reader import Blob, FileReader, Reading, reader_of
+from spolia.indexing.readers.reader import Blob, FileReader, Reading, is_isolated, reader_of
 from spolia.indexing.sources.source import Gathering
 from spolia.types import Meta, Scalar, Value
 
@@ -49,8 +49,8 @@ class RecordReader(Value):
         return self.body.media_type
 
     @property
-    def apart(self) -> bool:
-        return bool(getattr(self.body, "apart", False))
+    def isolated(self) -> bool:
+        return is_isolated(self.body)
 
     def read(self, blob: Blob, /) -> Reading:
         said = json.loads(blob.data)

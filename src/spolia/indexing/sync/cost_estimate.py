@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from spolia.core.replacement import replaced
 from spolia.models.http.replies import estimate_tokens
 from spolia.models.prompting.stand_in_models import Silent, Unanswered
-from spolia.models.protocols import LanguageModel
+from spolia.models.protocols import LanguageModel, pricing_of
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.publication import NO_IMAGES, Draft, UnembeddedNode
@@ -42,7 +42,7 @@ class ModelUse:
         """A prompt would be sent, and gets no reply."""
         sent = sum(estimate_tokens(message.content) + MESSAGE_TOKENS for message in prompt.messages)
         usage = Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)
-        priced: Callable[[Usage], Usage] | None = getattr(model, "priced", None)
+        priced = pricing_of(model)
         self.count(priced(usage) if priced is not None else usage)
 
     def count(self, usage: Usage) -> None:

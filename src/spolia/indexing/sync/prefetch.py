@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING
 
 from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
-from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, is_container, versioned_name
+from spolia.indexing.readers.reader import (
+    Blob,
+    Container,
+    FileReader,
+    Reading,
+    is_container,
+    is_isolated,
+    versioned_name,
+)
 from spolia.indexing.sync.files import IN_MEMORY, File
 from spolia.indexing.workers.pool import HERE, WorkerProcesses
 from spolia.indexing.workers.prepare import NOTHING, Executor, InProcess, Prepared, SplitPlan
@@ -265,7 +273,7 @@ class Prefetch:
             blob.content.unlink(missing_ok=True)
 
     def _is_apart(self, reader: FileReader | Container, size: int) -> bool:
-        is_wanted = self.count and (self.all or getattr(reader, "apart", False) or size > IN_MEMORY)
+        is_wanted = self.count and (self.all or is_isolated(reader) or size > IN_MEMORY)
         return bool(is_wanted) and self._is_sendable(reader)
 
     def _is_sendable(self, given: object) -> bool:
@@ -293,7 +301,7 @@ class Prefetch:
         """
         count, calls = self.count, iter(calls)
         first = list(islice(calls, MANY_CALLS))
-        is_wanted = count and (self.all or getattr(embedder, "apart", False)) and len(first) == MANY_CALLS
+        is_wanted = count and (self.all or is_isolated(embedder)) and len(first) == MANY_CALLS
         if not (is_wanted and self._is_sendable(embedder)):
             yield from embed_in_turn(embedder, chain(first, calls))
             return

@@ -116,9 +116,9 @@ def sync(
         workers: processes in which PDF, office files, HTML, pictures, mails and archives are read, as many at the same
             time; by default one for each processor, four at most. A broken file in a worker cannot take the sync
             down, and workers split what they read. 0 reads all in this process. Other formats are read in this
-            process anyway, and those of readers that are not built in, unless they say `apart = True`. An embedder that
-            says so, as MiniLM, computes there too where there are many texts. Or an `Executor` of your own
-            (`spolia.indexing`), which gets all that can be pickled: with other machines behind it, for example.
+            process anyway, and those of readers that are not built in, unless they say `isolated = True`. An
+            embedder that says so, as MiniLM, computes there too where there are many texts. Or an `Executor` of your
+            own (`spolia.indexing`), which gets all that can be pickled: with other machines behind it, for example.
         limits: time and memory for each file that a worker reads.
         timeout_s: how long to wait for another writer, seconds; None for what the corpus says.
 

@@ -50,7 +50,7 @@ class WorkerLimits(Value):
 
 
 _OF_DOCUMENT = ("id", "text", "uri", "title", "media_type", "pages", "meta")
-_OF_READING = ("encoding", "empty_pages", "ocr_pages", "dropped", "beside", "warnings", "lacks")
+_OF_READING = ("encoding", "empty_pages", "ocr_pages", "dropped", "linked_images", "warnings", "lacks")
 
 
 def plain(reading: Reading) -> tuple[dict[str, Any], list[bytes]]:
@@ -85,7 +85,7 @@ def reading_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Reading:
         ocr_pages=tuple(map(int, said["ocr_pages"])),
         dropped=tuple((str(what), int(count)) for what, count in said["dropped"]),
         images=tuple(Blob(str(uri), data) for uri, data in zip(said["images"], attached[1:], strict=True)),
-        linked_images=tuple(_named(said["beside"], len(document.regions))),
+        linked_images=tuple(_named(said["linked_images"], len(document.regions))),
         warnings=tuple(map(str, said["warnings"])),
         lacks=str(said["lacks"]),
     )

@@ -62,7 +62,7 @@ def clean_text(text: str, window: int = 0) -> str:
     return data.decode("utf-8", "ignore").replace("\x00", " ") or " "
 
 
-Item = TypeVar("One")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 _batch_limits: dict[tuple[str, str], int] = {}
 """The most texts in one request that each model at each address was found to take in this process."""

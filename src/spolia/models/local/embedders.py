@@ -148,7 +148,7 @@ class LocalEmbedder(LocalEncoder):
     'cls'
     """
 
-    pooling: Literal["", "mean", "cls", "last_token"] = ""
+    pooling: Literal["", "mean", "cls", "last"] = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

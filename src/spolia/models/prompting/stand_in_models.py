@@ -9,7 +9,7 @@ from spolia.core.patterns import NO_PATTERN
 from spolia.core.run_context import check_cancelled, reach, reserve
 from spolia.errors import ModelRejected, SpoliaError
 from spolia.models.http.replies import estimate_tokens
-from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind
+from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind, pricing_of
 from spolia.types import Generation, Prompt, Token, Usage, Value
 from spolia.worker_process import WorkerDied, pattern_matches
 
@@ -153,7 +153,7 @@ class Silent(Value):
 
     def __getattr__(self, name: str) -> Any:
         # Before its fields are set, as in copying, looking them up would never end.
-        if name.startswith("__") or name in ("model", "told"):
+        if name.startswith("__") or name in ("model", "on_prompt"):
             raise AttributeError(name)
         return getattr(self.model, name)
 
@@ -193,7 +193,7 @@ class SilentScorer(Value):
     on_cost: Callable[[Usage], None] = field(compare=False, repr=False)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("model", "told"):
+        if name.startswith("__") or name in ("model", "on_cost"):
             raise AttributeError(name)
         return getattr(self.model, name)
 
@@ -202,7 +202,7 @@ class SilentScorer(Value):
 
     def scores_of(self, query: str, passages: Sequence[str | bytes]) -> tuple[float, ...]:
         """Return scores that leave the passages in their order."""
-        add_price: Callable[[Usage], Usage] | None = getattr(self.model, "priced", None)
+        add_price = pricing_of(self.model)
         if add_price is not None:  # a server: it reads the query with each passage
             texts = [passage for passage in passages if isinstance(passage, str)]
             tokens = sum(map(estimate_tokens, texts)) + len(texts) * estimate_tokens(query)

@@ -269,15 +269,15 @@ def _merge_block(
     block_rows, block_columns = _candidates(
         row_vectors @ column_vectors.T, rows, columns, neighbours.cosines[rows], row_vectors.shape[1]
     )
-    count, neighbours = neighbours.near[rows].shape
+    count, width = neighbours.near[rows].shape
     cosines = np.concatenate(
         [neighbours.cosines[rows].ravel(), _exact_cosines(row_vectors, block_rows, column_vectors, block_columns)]
     )
     near = np.concatenate([neighbours.near[rows].ravel(), neighbours.keys[columns[block_columns]]])
-    block_rows = np.concatenate([np.repeat(np.arange(count), neighbours), block_rows])
+    block_rows = np.concatenate([np.repeat(np.arange(count), width), block_rows])
     order = np.lexsort((near, -cosines, block_rows))
     begins = np.searchsorted(block_rows[order], np.arange(count))
-    best = order[begins[:, None] + np.arange(neighbours)]
+    best = order[begins[:, None] + np.arange(width)]
     neighbours.near[rows], neighbours.cosines[rows] = near[best], cosines[best]
 
 

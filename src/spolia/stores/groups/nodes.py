@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, count, islice, repeat
 from types import MappingProxyType
 from typing import TypeAlias, cast
@@ -284,9 +285,7 @@ def grow(
         load_nodes: the nodes of a document in a group that is not among them.
         prepared: what splitters were found to give, by the id of the document.
     """
-    results = [
-        GroupNodes(document, lambda group, document=document: load_nodes(document, group)) for document in documents
-    ]  # type: ignore[misc]
+    results = [GroupNodes(document, partial(load_nodes, document)) for document in documents]
     needed = {name for build in builds for name in (build.parent, build.ref)}
     for build in builds:
         pending: dict[bytes, tuple[Transform, list[GroupNodes]]] = {}

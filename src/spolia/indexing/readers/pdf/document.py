@@ -255,8 +255,10 @@ class ReadingLog:
             )
         unsure = [number for number, sure in self.confidences.items() if sure < _MINIMUM_CONFIDENCE]
         if unsure:
-            pages = f"{len(unsure)} pages may be wrong ({_list_pages(unsure)})"
-            yield f"The text recognised on {pages}: their picture is poor."
+            yield (
+                f"The text recognised on {len(unsure)} pages may be wrong ({_list_pages(unsure)}): "
+                "their picture is poor."
+            )
         lost = len(_NO_CHARACTER.findall(text))
         if lost * 20 > len(text):
             yield f"{lost} of {len(text)} characters are glyphs without a meaning; the pages may need OCR."

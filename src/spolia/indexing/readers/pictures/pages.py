@@ -177,5 +177,6 @@ def _warnings(recognitions: list[Recognition]) -> Iterator[str]:
         if page.failure:
             yield f"The text in the picture was not read; it needs OCR: {page.failure}."
         elif page.lines and page.confidence < _MINIMUM_CONFIDENCE:
-            sureness = f"Tesseract is sure of {page.confidence:.0f} % of it"
-            yield f"The text recognised in the picture may be wrong: {sureness}."
+            yield (
+                f"The text recognised in the picture may be wrong: Tesseract is sure of {page.confidence:.0f} % of it."
+            )
