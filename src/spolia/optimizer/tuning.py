@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spolia.core.combinators.space import Point
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.operator import Operator
 from spolia.errors import DataError
 from spolia.evaluation.data.usage_log import UsageLog
@@ -26,6 +27,7 @@ from spolia.types import Item, Query
 SHARED_BYTES = 64 << 20
 
 
+@renamed_arguments(told="on_progress")
 def tune(
     flow: Operator[Query, Any],
     items: Iterable[Item],

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spolia import errors
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.plurals import several
 from spolia.core.run_context import attempt, gather
 from spolia.errors import BudgetSpent, MeasureError, NeverWorked, StepFailed
@@ -119,6 +120,7 @@ LISTED_CHANGES = 5
 """Changes that are listed."""
 
 
+@renamed_arguments(told="on_progress", known="fingerprints")
 def ask(
     flows: Flow | Sequence[Flow] | Mapping[str, Flow],
     items: Iterable[Item],

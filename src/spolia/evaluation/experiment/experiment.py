@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spolia.core.deprecation import renamed_arguments
 from spolia.core.plurals import several, were
 from spolia.core.type_compatibility import fits
 from spolia.errors import DataError
@@ -264,6 +265,7 @@ class Experiment(Value):
             ]
         raise DataError(f"{message} To go on, {'; or '.join(ways)}")
 
+    @renamed_arguments(told="on_progress")
     def run(
         self,
         *,

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from math import inf, isfinite
 from typing import Any, ClassVar, TypeAlias
+from warnings import warn
 
 from spolia.errors import MeasureError
 from spolia.types import Answer, Failure, Item, Ranking, Usage, Value
@@ -19,6 +20,8 @@ from spolia.types import Answer, Failure, Item, Ranking, Usage, Value
 Result: TypeAlias = Ranking | Answer
 Observation: TypeAlias = tuple[float, ...]
 """The numbers that one question adds to a total."""
+FORMER_NAMES = {"called": "notation", "made": "dependencies", "seen": "observe", "all_seen": "observe_all"}
+"""By what was written in a class of measures before, what is written now."""
 SLACK = 1e-6
 """By which a score may be outside of its range: cosines of single precision."""
 
@@ -63,9 +66,25 @@ class SetMeasure(Value, ABC):
     additive: ClassVar[bool] = False
     rules: ClassVar[tuple[str, ...]] = ()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for former, name in FORMER_NAMES.items():
+            if former in vars(cls) and name not in vars(cls):
+                setattr(cls, name, vars(cls)[former])
+                warn(
+                    f"{cls.__qualname__}.{former} is {name} now. The former name goes with the next minor version.",
+                    DeprecationWarning,
+                    stacklevel=3,
+                )
+
     def __post_init__(self) -> None:
         if self.rules:
             check_rule(self.notation, getattr(self, "rule", ""), self.rules)
+
+    @property
+    def called(self) -> str:
+        """Return the notation, by its former name."""
+        return self.notation
 
     @property
     def dependencies(self) -> tuple[Value, ...]:
@@ -217,7 +236,7 @@ class Measurement(Value):
 def measured(measure: SetMeasure, cases: Sequence[Case]) -> Measurement:
     """Apply a measure to cases. A judged one asks its model: inside a run, with its cache, budget and threads.
 
-    >>> from spolia.evaluation.measures.run_transform.string_match import ExactMatch
+    >>> from spolia.evaluation.measures.answers.string_match import ExactMatch
     >>> from spolia.types import Answer, Item
     >>> asked = [Item("q1", "?", answers=("Nokia",)), Item("q2", "?", answers=("1508",)), Item("q3", "?")]
     >>> print(measured(ExactMatch(), [Case(item, Answer("Nokia.")) for item in asked]))

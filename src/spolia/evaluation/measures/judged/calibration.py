@@ -140,7 +140,7 @@ def calibrated(
     Raises:
         MeasureError: the measure needs something that an answer lacks, or does not score single answers.
 
-    >>> from spolia.evaluation.measures.run_transform.string_match import F1
+    >>> from spolia.evaluation.measures.answers.string_match import F1
     >>> told = [("Nokia", 1), ("Nokia in Salo", 1), ("Siemens", 0)]
     >>> cases = [Case(Item(text, "Who?", answers=("Nokia",)), Answer(text)) for text, _ in told]
     >>> found = calibrated(F1(), [LabelledAnswer(case, label) for case, (_, label) in zip(cases, told)])
