@@ -52,7 +52,7 @@ def command(name: str, body: Body, *, hidden: bool = False) -> HelpCommand:
     >>> def look(place: Place, fast: Annotated[bool, option("--fast", "Be quick.")] = False) -> Exit:
     ...     print(place, fast)
     ...     return Exit.DONE
-    >>> command("look", look).read_main(["--fast", "--store", "notes.spolia"], standalone_mode=False)
+    >>> command("look", look).main(["--fast", "--store", "notes.spolia"], standalone_mode=False)
     Place(store='notes.spolia', workers=1) True
     0
     """

@@ -157,7 +157,7 @@ def refuse_other_than_reading(statement: str) -> None:
     Raises:
         StatementError: which word it is, and what to write.
 
-    >>> refuse_other_than_reading("MATCH (n) WHERE n.register = 'DELETE' RETURN n")
+    >>> refuse_other_than_reading("MATCH (n) WHERE n.name = 'DELETE' RETURN n")
     >>> refuse_other_than_reading("MATCH (n) DETACH DELETE n")
     Traceback (most recent call last):
     spolia.errors.StatementError: The statement has DELETE in it, and may only read. Write MATCH … RETURN.

@@ -21,7 +21,7 @@ def fit_passages(ranking: Ranking, passages: int, characters: int) -> Ranking:
 
     >>> from spolia.types import Hit, Query
     >>> found = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("aaaa", "bbbb", "cccc")))
-    >>> [node.text for node in fit_passages(found, 5, 9).make_nodes]
+    >>> [node.text for node in fit_passages(found, 5, 9).nodes]
     ['aaaa', 'bbbb']
     """
     best = ranking.cut(passages)
@@ -153,7 +153,7 @@ class LongContextReorder(FString):
 
     >>> from spolia.types import Hit, Node, Query, Ranking
     >>> found = Ranking(Query("Why?"), tuple(Hit(Node(text, text), 1.0) for text in ("Best.", "Next.")))
-    >>> LongContextReorder("{{passages}} {{question}}")(found).text.add_rows("[1] Best.")
+    >>> LongContextReorder("{{passages}} {{question}}")(found).text.count("[1] Best.")
     2
     """
 

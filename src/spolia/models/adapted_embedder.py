@@ -35,7 +35,7 @@ class AdaptedEmbedder(Value):
     Source: query-side adaptation as in Gao et al., "Modular RAG", 2024, adapter fine-tuning.
 
     >>> from spolia.testing import HashingEmbedder
-    >>> AdaptedEmbedder(HashingEmbedder(64), TrainedWeights("trained/adapter")).register
+    >>> AdaptedEmbedder(HashingEmbedder(64), TrainedWeights("trained/adapter")).name
     'hashing-64'
     """
 

@@ -33,9 +33,9 @@ class FunctionEmbedder(Value):
         window: longest text in tokens, if the model cuts longer ones.
 
     >>> def letters(texts):
-    ...     return [[text.add_rows(letter) for letter in "aeiou"] for text in texts]
+    ...     return [[text.count(letter) for letter in "aeiou"] for text in texts]
     >>> own = FunctionEmbedder(letters)
-    >>> own.register, own.dimension, own.embed(["sea", "tea", "tree"], kind="passage").shape
+    >>> own.name, own.dimension, own.embed(["sea", "tea", "tree"], kind="passage").shape
     ('letters', 5, (3, 5))
     """
 

@@ -435,7 +435,7 @@ class TrainedClassifier(Value):
     2024; Baek et al., "Knowledge-augmented language model verification", EMNLP 2023. Theirs are language models; this
     one is small.
 
-    >>> TrainedClassifier("evaluator", TrainedWeights("trained/evaluator")).register
+    >>> TrainedClassifier("evaluator", TrainedWeights("trained/evaluator")).name
     'evaluator@none'
     """
 

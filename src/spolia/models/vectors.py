@@ -27,7 +27,7 @@ class SparseRows:
     Raises:
         ModelError: the arrays do not fit together, terms do not ascend, a weight is NaN or infinite; naming the row.
 
-    >>> rows = SparseRows.from_vectors([{7: 1.5, 2: 0.5}, {}])
+    >>> rows = SparseRows.from_weights([{7: 1.5, 2: 0.5}, {}])
     >>> rows.terms.tolist(), rows.weights.tolist(), len(rows)
     ([2, 7], [0.5, 1.5], 2)
     """

@@ -57,7 +57,7 @@ class TuningBudget(Value):
         amount: of a share, from 0 to 1.
         unit: `%` of the grid of flows × questions, `rows`, `calls`, `tokens`, `USD` or `s`.
 
-    >>> TuningBudget.parse("5%").number_rows(1000), TuningBudget.parse("200 rows").number_rows(1000)
+    >>> TuningBudget.parse("5%").rows(1000), TuningBudget.parse("200 rows").rows(1000)
     (50, 200)
     >>> TuningBudget.parse("200k tokens"), TuningBudget.parse("10m")
     (TuningBudget(amount=200000.0, unit='tokens'), TuningBudget(amount=600.0, unit='s'))

@@ -87,7 +87,7 @@ def tune(
     ...     return Ranking(query, tuple(Hit(Node(one, one), 1.0) for one in passages))
     >>> questions = [Item(f"q{number}", f"{number}?", gold=(("q",),)) for number in range(40)]
     >>> found = tune(first_of.vary("order", passages=["pq", "qp", "p"]), questions, "MRR")
-    >>> found.point, found.write_scores.mean, found.number_rows
+    >>> found.point, found.score.mean, found.rows
     ({'order': 1}, 1.0, 120)
     """
     options: dict[str, Any] = {"seed": seed, "under": under, "combine": combine}

@@ -81,7 +81,7 @@ class ConvexCombination(Fusion):
     ...     return Ranking(Query("why?"), tuple(Hit(Node(i, i), s) for i, s in scores.items()), source)
     >>> fused = ConvexCombination((("bm25", 0.3), ("dense", 0.7)), normalisation="min-max")(
     ...     (found("bm25", a=9.0, b=3.0), found("dense", b=0.8, a=0.6, c=0.4)))
-    >>> [(hit.node.id, round(hit.write_scores, 2)) for hit in fused.hits]
+    >>> [(hit.node.id, round(hit.score, 2)) for hit in fused.hits]
     [('b', 0.7), ('a', 0.65), ('c', 0.0)]
     """
 
@@ -152,7 +152,7 @@ class HighestScore(Fusion):
     >>> from spolia.types import Hit, Node, Query, Ranking
     >>> def found(**scores):
     ...     return Ranking(Query("why?"), tuple(Hit(Node(i, i), s) for i, s in scores.items()))
-    >>> [(hit.node.id, hit.write_scores) for hit in HighestScore(top_k=2)((found(a=0.9, b=0.2), found(b=0.5, c=0.4)))]
+    >>> [(hit.node.id, hit.score) for hit in HighestScore(top_k=2)((found(a=0.9, b=0.2), found(b=0.5, c=0.4)))]
     [('a', 0.9), ('b', 0.5)]
     """
 

@@ -191,7 +191,7 @@ class ByClassifier(Operator[Query, ArmScores]):
 
     >>> from spolia.models import TrainedWeights
     >>> router = ByClassifier(TrainedClassifier("router", TrainedWeights("my-router")), ("none", "one", "several"))
-    >>> router.classifier.register
+    >>> router.classifier.name
     'router@none'
     """
 

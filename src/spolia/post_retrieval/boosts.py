@@ -144,7 +144,7 @@ class TimeDecay(Rearrangement):
     >>> days = {"old": "2026-01-01", "new": "2026-01-31"}
     >>> nodes = [Node(id, "", meta=(("day", day),)) for id, day in days.items()]
     >>> found = Ranking(Query("?"), tuple(Hit(node, 2.0) for node in nodes))
-    >>> [(hit.node.id, hit.write_scores) for hit in TimeDecay("day", half_life_days=30)(found)]
+    >>> [(hit.node.id, hit.score) for hit in TimeDecay("day", half_life_days=30)(found)]
     [('new', 1.0), ('old', 0.75)]
     """
 
@@ -216,7 +216,7 @@ class TitleBoost(Rearrangement):
     >>> from spolia.types import Hit, Query, Ranking
     >>> nodes = Node("a", "A band.", context="Spolia (band)"), Node("b", "Reused stones.", context="Spolia")
     >>> found = Ranking(Query("Spolia"), tuple(Hit(node, score) for node, score in zip(nodes, (1.2, 1.0))))
-    >>> [(hit.node.id, round(hit.write_scores, 3)) for hit in TitleBoost()(found)]
+    >>> [(hit.node.id, round(hit.score, 3)) for hit in TitleBoost()(found)]
     [('b', 1.5), ('a', 1.44)]
     """
 

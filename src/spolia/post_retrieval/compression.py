@@ -109,7 +109,7 @@ class LLMLingua(Operator[Ranking, Ranking]):
     >>> from spolia.types import Node, Query
     >>> found = Ranking(Query("?"), (Hit(Node("a", "So it is that Nokia employed Olsen"), 1.0),))
     >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:  # each character costs 0.5, so long words tell more
-    ...     LLMLingua(CompletionModel("any", server.url))(found).make_nodes[0].text
+    ...     LLMLingua(CompletionModel("any", server.url))(found).nodes[0].text
     'Nokia employed Olsen'
     """
 
@@ -182,7 +182,7 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
     >>> from spolia.types import Node, Query
     >>> found = Ranking(Query("Who?"), (Hit(Node("a", "Nokia employed Olsen in Salo"), 1.0),))
     >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:  # which finds nothing more likely after the question
-    ...     LongLLMLingua(CompletionModel("any", server.url), target_tokens=3)(found).make_nodes[0].text
+    ...     LongLLMLingua(CompletionModel("any", server.url), target_tokens=3)(found).nodes[0].text
     'Nokia employed Olsen'
     """
 
@@ -371,7 +371,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
     >>> from spolia.types import Node, Query
     >>> found = Ranking(Query("?"), (Hit(Node("a", "So it is. Nokia employed Olsen."), 1.0),))
     >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:  # each character costs 0.5, so long words tell more
-    ...     SelectiveContext(CompletionModel("any", server.url), ratio=0.5)(found).make_nodes[0].text
+    ...     SelectiveContext(CompletionModel("any", server.url), ratio=0.5)(found).nodes[0].text
     'Nokia employed Olsen.'
     """
 

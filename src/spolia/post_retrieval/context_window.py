@@ -52,7 +52,7 @@ def refuse_nothing(op: Operator[Any, Any], *names: str) -> None:
 def runs(nodes: Sequence[Node]) -> list[list[Node]]:
     """Nodes of one document and group as runs without a gap, each node once.
 
-    >>> [[node.number_prompt for node in run] for run in runs([Node(str(n), "", number=n) for n in (4, 1, 2, 5, 2)])]
+    >>> [[node.number for node in run] for run in runs([Node(str(n), "", number=n) for n in (4, 1, 2, 5, 2)])]
     [[1, 2], [4, 5]]
     """
     found: list[list[Node]] = []

@@ -142,7 +142,7 @@ class MMR(Operator[Ranking, Ranking]):
     >>> from spolia.types import Hit, Node, Query
     >>> texts = {"a": "red stones", "b": "red stones", "c": "blue sea"}
     >>> found = Ranking(Query("red"), tuple(Hit(Node(id, text), 1.0) for id, text in texts.items()))
-    >>> [(hit.node.id, hit.write_scores) for hit in MMR()(found)]
+    >>> [(hit.node.id, hit.score) for hit in MMR()(found)]
     [('a', 0.5), ('c', 0.5), ('b', 0.0)]
     """
 

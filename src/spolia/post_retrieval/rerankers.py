@@ -190,7 +190,7 @@ class CrossEncoder(Judging):
     >>> from spolia.testing import OpenAIServer
     >>> found = Ranking(Query("red stones"), (Hit(Node("a", "a blue sea"), 2.0), Hit(Node("b", "red stones"), 1.0)))
     >>> with OpenAIServer() as server:
-    ...     [(hit.node.id, hit.write_scores) for hit in CrossEncoder(RerankModel("any", server.url))(found)]
+    ...     [(hit.node.id, hit.score) for hit in CrossEncoder(RerankModel("any", server.url))(found)]
     [('b', 1.0), ('a', 0.0)]
     """
 
@@ -256,7 +256,7 @@ class ColBERT(Judging):
     >>> from spolia.testing.hash_embedder import HashingTokens
     >>> from spolia.types import Hit, Node, Query, Ranking
     >>> found = Ranking(Query("red stones"), (Hit(Node("a", "a red sea"), 2.0), Hit(Node("b", "red stones"), 1.0)))
-    >>> [(hit.node.id, round(hit.write_scores, 6)) for hit in ColBERT(HashingTokens(256))(found)][0]
+    >>> [(hit.node.id, round(hit.score, 6)) for hit in ColBERT(HashingTokens(256))(found)][0]
     ('b', 2.0)
     """
 
@@ -301,7 +301,7 @@ class MonoT5(AskedOfEach):
     >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Nokia employed Olsen."), 1.0),))
     >>> with OpenAIServer(ServedReply("true false", logprob=-0.5)) as server:
     ...     (hit,) = MonoT5(CompletionModel("any", server.url))(found).hits
-    >>> round(hit.write_scores, 3)  # of log-probabilities -0.5 and -1.0
+    >>> round(hit.score, 3)  # of log-probabilities -0.5 and -1.0
     0.622
     """
 
@@ -371,7 +371,7 @@ class UPR(AskedOfEach):
     >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Nokia employed Olsen."), 1.0),))
     >>> with OpenAIServer(ServedReply(logprob=-0.1)) as server:
     ...     (hit,) = UPR(CompletionModel("any", server.url))(found).hits
-    >>> round(hit.write_scores, 6)  # here each character of the question costs 0.1, and so does the blank before it
+    >>> round(hit.score, 6)  # here each character of the question costs 0.1, and so does the blank before it
     -2.0
     """
 
@@ -421,7 +421,7 @@ class RankGPT(Judging):
 
     >>> from spolia import Hit, Node, Query, Ranking, ScriptedModel
     >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"Text {id}."), 1.0) for id in "abc"))
-    >>> [(hit.node.id, hit.write_scores) for hit in RankGPT(ScriptedModel(("[3] > [1]",)), top_k=2)(found)]
+    >>> [(hit.node.id, hit.score) for hit in RankGPT(ScriptedModel(("[3] > [1]",)), top_k=2)(found)]
     [('c', 1.0), ('a', 0.5)]
     """
 

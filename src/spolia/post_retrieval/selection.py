@@ -71,7 +71,7 @@ class Threshold(Rearrangement):
 
     >>> from spolia.types import Hit, Node, Query
     >>> found = Ranking(Query("?"), tuple(Hit(Node(str(s), ""), s) for s in (0.9, 0.5, 0.4)))
-    >>> [hit.write_scores for hit in Threshold(0.5)(found)], [hit.write_scores for hit in Threshold(2.0)(found)]
+    >>> [hit.score for hit in Threshold(0.5)(found)], [hit.score for hit in Threshold(2.0)(found)]
     ([0.9, 0.5], [0.9])
     """
 
@@ -97,7 +97,7 @@ class Percentile(Rearrangement):
 
     >>> from spolia.types import Hit, Node, Query
     >>> found = Ranking(Query("?"), tuple(Hit(Node(str(s), ""), s) for s in (0.9, 0.5, 0.4, 0.3, 0.2)))
-    >>> [hit.write_scores for hit in Percentile(0.5)(found)]
+    >>> [hit.score for hit in Percentile(0.5)(found)]
     [0.9, 0.5]
     """
 

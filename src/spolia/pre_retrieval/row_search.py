@@ -23,11 +23,11 @@ class ShowRows(Operator[QueryRows, Ranking]):
 
     >>> rows = QueryRows(("born",), ((1968,),), "SELECT born FROM person", query=Query("When?"), uri="people.db")
     >>> found = ShowRows()(rows)
-    >>> print(found.make_nodes[0].text)
+    >>> print(found.nodes[0].text)
     | born |
     |---|
     | 1968 |
-    >>> found.make_nodes[0].context, found.make_nodes[0].uri
+    >>> found.nodes[0].context, found.nodes[0].uri
     ('SELECT born FROM person', 'people.db')
     """
 

@@ -185,7 +185,7 @@ class TextToSQL(AsksInStatements):
     >>> from spolia.databases.sqlite_file import SQLiteFile
     >>> model = ScriptedModel((("There is no column", "SELECT born FROM person"), ("", "SELECT year FROM person")))
     >>> found = TextToSQL(model, SQLiteFile(path))(Query("When was Ann born?"))
-    >>> found.number_rows, found.statement
+    >>> found.rows, found.statement
     (((1968,),), 'SELECT born FROM person')
     """
 
@@ -245,8 +245,8 @@ class TextToCypher(AsksInStatements):
     ...     json.dump({"nodes": nodes, "relationships": links}, file)
     >>> from spolia import Query, ScriptedModel
     >>> from spolia.databases.graph_file import GraphFile
-    >>> model = ScriptedModel(("MATCH ({name: 'Olsen'})-[:WORKS_AT]->(firm) RETURN firm.register AS firm",))
-    >>> TextToCypher(model, GraphFile(path))(Query("Who employs Olsen?")).number_rows
+    >>> model = ScriptedModel(("MATCH ({name: 'Olsen'})-[:WORKS_AT]->(firm) RETURN firm.name AS firm",))
+    >>> TextToCypher(model, GraphFile(path))(Query("Who employs Olsen?")).rows
     (('Nokia',),)
     """
 

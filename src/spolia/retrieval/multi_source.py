@@ -73,7 +73,7 @@ class MultiSource(Operator[Query, Ranking]):
     ... def web(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("w", "From the web."), 0.7),), "web")
     >>> from spolia.types import Node
-    >>> [(hit.write_scores, hit.parts) for hit in MultiSource((local, web))(Query("?"))]
+    >>> [(hit.score, hit.parts) for hit in MultiSource((local, web))(Query("?"))]
     [(1.0, (('web', 0.7),))]
     """
 

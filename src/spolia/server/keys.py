@@ -105,7 +105,7 @@ class UsageLedger:
     ...     ledger, quota = UsageLedger(Path(folder) / "usage.db"), DailyQuota(tokens=100)
     ...     ledger.add("ann", Usage(input_tokens=60))
     ...     first, second = ledger.limiter("ann", quota), ledger.limiter("ann", quota)
-    ...     first.reserve(Usage(output_tokens=40), optional=False), second.add(Usage(output_tokens=1), optional=False)
+    ...     first.reserve(Usage(output_tokens=40), optional=False), second.take(Usage(output_tokens=1), optional=False)
     ...     UsageLedger(Path(folder) / "usage.db").refusal("ann", quota)
     ('', '100 of 100 tokens are spent, the call may take up to 1')
     '100 tokens'

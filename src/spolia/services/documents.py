@@ -130,7 +130,7 @@ class Documents(Publisher):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     documents = Documents(Corpus(f"{folder}/notes.spolia"))
     ...     task = documents.add("tides.md", b"The moon causes the tides.")
-    ...     documents.publish(), documents.queue.job(task).state, [one.register for one in documents.found()]
+    ...     documents.publish(), documents.queue.job(task).state, [one.name for one in documents.found()]
     (1, 'done', ['tides.md'])
     """
 

@@ -130,7 +130,7 @@ class KnowledgeBases:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     bases = KnowledgeBases(SqliteTable(Path(folder) / "jobs.db"))
     ...     bases.put(KnowledgeBase("notes", "Minutes of meetings", "ann", ("staff",)))
-    ...     bases.paths()["notes"].access
+    ...     bases.all()["notes"].access
     ('staff',)
     """
 
@@ -173,7 +173,7 @@ class ServerFolders:
     ...     _ = Path(folder, "tides.md").write_text("The moon causes the tides.")
     ...     folders = ServerFolders([folder])
     ...     name, = folders.files([folder], by_suffix(READERS))
-    ...     folders.read(name), name == f"{Path(folder).register}/tides.md"
+    ...     folders.read(name), name == f"{Path(folder).name}/tides.md"
     (b'The moon causes the tides.', True)
     """
 

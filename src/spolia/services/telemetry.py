@@ -59,7 +59,7 @@ class OpenTelemetryJournal(ForwardingJournal):
     >>> with Run(journal=OpenTelemetryJournal(None, SimpleSpanProcessor(spans))):
     ...     double(3)
     6
-    >>> [(span.register, span.attributes["openinference.span.kind"]) for span in spans.get_finished_spans()]
+    >>> [(span.name, span.attributes["openinference.span.kind"]) for span in spans.get_finished_spans()]
     [('double', 'CHAIN')]
     """
 

@@ -386,9 +386,9 @@ class LaunchCommand(Value):
         template: with `{arguments}` in the place of the arguments of `spolia`, and perhaps `{number}`, from 1. Inside
             quotes the arguments are quoted for another shell, as ssh needs it.
 
-    >>> LaunchCommand("srun -n1 spolia {arguments}").text_since(1, ["worker", "--jobs", "my notes"])
+    >>> LaunchCommand("srun -n1 spolia {arguments}").words(1, ["worker", "--jobs", "my notes"])
     ['srun', '-n1', 'spolia', 'worker', '--jobs', 'my notes']
-    >>> LaunchCommand("ssh node{number} 'spolia {arguments}'").text_since(2, ["worker", "--jobs", "my notes"])
+    >>> LaunchCommand("ssh node{number} 'spolia {arguments}'").words(2, ["worker", "--jobs", "my notes"])
     ['ssh', 'node2', "spolia worker --jobs 'my notes'"]
     """
 

@@ -222,7 +222,7 @@ def export_store(corpus: Corpus, path: str | Path, tell: ProgressCallback = lamb
     ...     _ = sync(folder, store)
     ...     there = export_store(store, f"{folder}/notes.zip")
     ...     here = import_store(f"{folder}/notes.zip", Corpus(f"{folder}/other.spolia"))
-    >>> there.count_documents, here == there
+    >>> there.documents, here == there
     (1, True)
     """
     path = Path(path)

@@ -91,7 +91,7 @@ class Space(Generic[In, Out]):
     ... def cut(text: str, *, at: int = 2) -> str:
     ...     return text[:at]
     >>> space = Space(Choice(Identity(), cut.vary(at=(1, 2, 3)), name="cutting"))
-    >>> space.size, [(place.register, place.parent) for place in space.places.values()]
+    >>> space.size, [(place.name, place.parent) for place in space.places.values()]
     (4, [('cutting', None), ('cut.at', ('cutting', 1))])
     >>> point = space.draw(Random(1))
     >>> point, list(space.neighbours({"cutting": 1, "cut.at": 0}))

@@ -34,7 +34,7 @@ def item_of(draft: QuestionDraft) -> Item:
     >>> node = Node("n1", "Clovis made Paris his capital in 508.", "d1", uri="france.txt")
     >>> draft = QuestionDraft("factoid", (node,), "", "When did Clovis move?", ("508",), (), (Quote("d1", 30, "508"),))
     >>> item = item_of(draft)
-    >>> item.run_transform, item.gold[0][0].document, dict(item.meta)["passages"]
+    >>> item.answers, item.gold[0][0].document, dict(item.meta)["passages"]
     (('508',), 'france.txt', '["n1"]')
     """
     names = {node.document: node.uri or node.document for node in draft.passages}

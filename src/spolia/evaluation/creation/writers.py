@@ -191,7 +191,7 @@ class WriteAnswer(DraftStep):
     >>> from spolia.evaluation.creation.draft import QuestionDraft
     >>> draft = QuestionDraft("factoid", (Node("n", "Clovis made Paris his capital in 508."),), question="When?")
     >>> found = WriteAnswer(ScriptedModel(("Answer: 508\\nQuotes:\\nClovis made Paris his capital in 508.",)))(draft)
-    >>> found.run_transform, found.evidence
+    >>> found.answers, found.evidence
     (('508',), ('Clovis made Paris his capital in 508.',))
     """
 

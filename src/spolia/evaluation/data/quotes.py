@@ -71,7 +71,7 @@ def join_passages(passages: Iterable[Document], field: str = "title") -> Passage
 
     >>> passages = [Document("p1", "One.", title="A"), Document("p2", "Two.", title="A"), Document("p3", "Three.")]
     >>> found = join_passages(passages)
-    >>> [(one.id, one.text) for one in found.count_documents], str(found.quotes["p2"][0])
+    >>> [(one.id, one.text) for one in found.documents], str(found.quotes["p2"][0])
     ([('A', 'One.\\n\\nTwo.'), ('p3', 'Three.')], 'A[6:10]')
     """
     passages = list(passages)

@@ -22,7 +22,7 @@ class TopScore(Measure):
     is -inf.
 
     >>> from spolia.types import Hit, Node, Query, Ranking
-    >>> str(TopScore()), TopScore().write_scores(Ranking(Query("?"), (Hit(Node("n", ""), 3.5),)), Item("q", "?"))
+    >>> str(TopScore()), TopScore().score(Ranking(Query("?"), (Hit(Node("n", ""), 3.5),)), Item("q", "?"))
     ('TopScore', 3.5)
     """
 
@@ -60,7 +60,7 @@ class Coverage(Measure):
     Source: El-Yaniv and Wiener 2010.
 
     >>> from spolia.types import Answer
-    >>> str(Coverage()), Coverage().write_scores(Answer("I do not know.", stop_reason="abstained"), Item("q", "?"))
+    >>> str(Coverage()), Coverage().score(Answer("I do not know.", stop_reason="abstained"), Item("q", "?"))
     ('Coverage', 0.0)
     """
 

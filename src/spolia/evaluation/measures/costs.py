@@ -147,7 +147,7 @@ class DocumentsShown(_SourceMeasure):
 
     >>> from spolia.types import Item, Node, Query
     >>> web = Ranking(Query("?"), (Hit(Node("w1", ""), 1.0), Hit(Node("w2", ""), 0.5)), "web")
-    >>> measure, answer = DocumentsShown(source="web"), Answer("so", evidence=web.cut_page(1))
+    >>> measure, answer = DocumentsShown(source="web"), Answer("so", evidence=web.cut(1))
     >>> str(measure), measure.cost(Case(Item("q", "?"), answer, retrievals=(web,)))
     ('DocsShown(source="web")', 1.0)
     """

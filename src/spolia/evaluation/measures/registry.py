@@ -79,7 +79,7 @@ _PLACES = {notation.removesuffix("@k").lower(): place for notation, place in CLA
 def class_of(name: str) -> type[SetMeasure] | None:
     """Return the measure class of a name, ignoring case; None if unknown.
 
-    >>> class_of("ndcg").called
+    >>> class_of("ndcg").notation
     'nDCG'
     """
     place = _PLACES.get(name.lower())

@@ -300,7 +300,7 @@ class Layout:
 
         >>> layout = Layout()
         >>> layout.write_table([("stone", "t"), ("basalt", "3.0")])
-        >>> layout.text(), layout.regions[0].number_rows
+        >>> layout.text(), layout.regions[0].rows
         ('stone | t\\nbasalt | 3.0', (('stone', 't'), ('basalt', '3.0')))
         """
         self.gap(BLANK_LINE)

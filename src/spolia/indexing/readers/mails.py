@@ -81,7 +81,7 @@ class EmlReader(Value):
     Fields: `sender`, `to`, `cc`, `date`, `message_id`, `in_reply_to`; the subject is the title.
 
     >>> mail = b"From: Ann <ann@a.org>\\nSubject: Stones\\nDate: Mon, 5 Oct 2026 10:00:00 +0200\\n\\nThey are here.\\n"
-    >>> document = EmlReader().read(Blob("a.to_eml", mail)).document
+    >>> document = EmlReader().read(Blob("a.eml", mail)).document
     >>> document.title, document.meta[0]
     ('Stones', ('sender', 'Ann <ann@a.org>'))
     >>> document.text

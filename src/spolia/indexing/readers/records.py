@@ -52,7 +52,7 @@ def dialect_of(text: str) -> Dialect:
     field before it are a title.
 
     >>> dialect_of("stone;weight, t\\nbasalt;3,0\\nmarble;2,7\\n")
-    Dialect(mark=';', has_head=True, before=0)
+    Dialect(mark=';', has_head=True, title_rows=0)
     """
     sample = text[:SAMPLE]
     if len(text) > SAMPLE:  # the last row is cut
@@ -90,7 +90,7 @@ class CsvReader(Value):
     at most, each below the row that names the columns; its own document is its beginning.
 
     >>> document = CsvReader().read(Blob("a.csv", b"stone,t\\nbasalt,3.0\\n")).document
-    >>> document.regions[0].number_rows
+    >>> document.regions[0].rows
     (('stone', 't'), ('basalt', '3.0'))
     """
 
@@ -130,7 +130,7 @@ class JsonReader(Value):
     What is no JSON is read as the text that it is, with a warning.
 
     >>> document = JsonReader().read(Blob("a.json", b'[{"stone": "basalt", "t": 3.0}]')).document
-    >>> document.text, document.regions[0].number_rows
+    >>> document.text, document.regions[0].rows
     ('[{"stone": "basalt", "t": 3.0}]', (('stone', 't'), ('basalt', '3.0')))
     """
 

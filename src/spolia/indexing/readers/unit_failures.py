@@ -31,7 +31,7 @@ class UnitFailures:
     >>> failures = UnitFailures()
     >>> [failures.attempt("shape", read, "", place="slide 7") for read in (lambda: str(1 / 0), lambda: "Stones.")]
     ['', 'Stones.']
-    >>> failures.drop_answers(), failures.warnings()
+    >>> failures.dropped(), failures.warnings()
     ({'unreadable shapes': 1}, ('1 shape could not be read (slide 7: ZeroDivisionError: division by zero).',))
     """
 

@@ -27,10 +27,10 @@ class AttachMetadata(FieldTransform):
     Raises:
         WiringError: no field is named, or one that every file has.
 
-    >>> from spolia.stores.definition import Whole, whole
+    >>> from spolia.stores.definition import Whole, document_node
     >>> from spolia.types import Document
     >>> document = Document("d", "Stones were reused.", meta=(("year", 1999), ("author", "Ann")))
-    >>> AttachMetadata(Whole(), ("author", "year"))(Part(whole(document), document))[0].context
+    >>> AttachMetadata(Whole(), ("author", "year"))(Part(document_node(document), document))[0].context
     'author: Ann\\nyear: 1999'
     """
 
@@ -94,11 +94,11 @@ class Regions(Splitter):
     Raises:
         WiringError: for another kind.
 
-    >>> from spolia.stores.definition import whole
+    >>> from spolia.stores.definition import document_node
     >>> from spolia.types import Document
     >>> table = Region("table", 8, 24, (("stone", "t"), ("basalt", "3")), caption="Table 1: Stones")
     >>> document = Document("d", "We see: stone t\\nbasalt 3", regions=(table,))
-    >>> [piece] = Regions("table", markdown=True)(Part(whole(document), document))
+    >>> [piece] = Regions("table", markdown=True)(Part(document_node(document), document))
     >>> piece.text, piece.context
     ('stone t\\nbasalt 3', 'Table 1: Stones')
     >>> print(piece.search_text)

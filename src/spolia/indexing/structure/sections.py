@@ -115,10 +115,10 @@ class Sections(Splitter):
     Raises:
         WiringError: for a level below 1.
 
-    >>> from spolia.stores.definition import whole
+    >>> from spolia.stores.definition import document_node
     >>> from spolia.types import Document
     >>> document = Document("d", "Preface.\\n\\n# Rome\\n\\nStone.\\n\\n## Roads\\n\\nLong.\\n\\n# Oslo\\n\\nWood.")
-    >>> [piece.text.split("\\n")[0] for piece in Sections(level=1).pieces(Part(whole(document), document))]
+    >>> [piece.text.split("\\n")[0] for piece in Sections(level=1).pieces(Part(document_node(document), document))]
     ['Preface.', '# Rome', '# Oslo']
     """
 

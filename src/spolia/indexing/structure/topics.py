@@ -127,10 +127,10 @@ class ExtractiveSummary(Operator[Part, Pieces]):
 
     Source: Radev et al., "Centroid-based summarization of multiple documents", 2004.
 
-    >>> from spolia.stores.definition import whole
+    >>> from spolia.stores.definition import document_node
     >>> from spolia.types import Document
     >>> document = Document("d", "The moon makes the tide. Ships wait for it. So do crabs.")
-    >>> ExtractiveSummary(sentences=2)(Part(whole(document), document))[0].text
+    >>> ExtractiveSummary(sentences=2)(Part(document_node(document), document))[0].text
     'The moon makes the tide. Ships wait for it.'
     """
 

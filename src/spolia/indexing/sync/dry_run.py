@@ -148,7 +148,7 @@ def planned(
     >>> with tempfile.TemporaryDirectory() as place:
     ...     _ = Path(place, "stones.txt").write_text("Spolia are stones that builders take from older buildings.")
     ...     plan = planned(place, Corpus(f"{place}/notes.spolia"))
-    >>> plan.new, [(one.group, one.change, one.make_nodes) for one in plan.groups]
+    >>> plan.new, [(one.group, one.change, one.nodes) for one in plan.groups]
     (('stones.txt',), [('chunk', 'new', 1)])
     """
     began = time.perf_counter()

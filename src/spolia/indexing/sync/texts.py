@@ -75,7 +75,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     corpus = Corpus(f"{folder}/notes.spolia")
     ...     report = add_texts(corpus, {"faq/tides.md": "# Tides\\n\\nThe moon causes them."})
-    ...     [document.uri for document in corpus.snapshot().count_documents()]
+    ...     [document.uri for document in corpus.snapshot().documents()]
     ['text:faq/tides.md']
     """
     if unknown := sorted(set(how) - set(How.__annotations__)):
@@ -128,7 +128,7 @@ def temporary(
 
     >>> from spolia import BM25, Query
     >>> with temporary({"a": "The moon causes the tides.", "b": "Salt is dug in mines."}) as corpus:
-    ...     [node.text for node in BM25(corpus.group("sentence"))(Query("Who digs salt?")).make_nodes]
+    ...     [node.text for node in BM25(corpus.group("sentence"))(Query("Who digs salt?")).nodes]
     ['Salt is dug in mines.']
     """
     place = within if within is not None else _in_memory(documents)

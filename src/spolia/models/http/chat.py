@@ -34,7 +34,7 @@ class ChatModel(Remote):
     Where the server answers that it does not take `max_tokens` (`max_completion_tokens` then), `temperature` or `seed`,
     this process asks this model without it from then on, and each trace says so.
 
-    >>> ChatModel("qwen3", "http://127.0.0.1:8000/v1").register
+    >>> ChatModel("qwen3", "http://127.0.0.1:8000/v1").name
     'qwen3'
     """
 

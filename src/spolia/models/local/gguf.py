@@ -45,7 +45,7 @@ class GgufModel(Gguf):
         window: of prompt and reply together, in tokens. A longer prompt raises.
         templated: whether messages are put into the file's chat template, if it has one; else their texts are.
 
-    >>> GgufModel("models/qwen3-4b-q4_k_m.gguf").register
+    >>> GgufModel("models/qwen3-4b-q4_k_m.gguf").name
     'qwen3-4b-q4_k_m'
     """
 

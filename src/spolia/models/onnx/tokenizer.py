@@ -51,7 +51,7 @@ class WordPiece(Value):
         WeightsError: on first use, when there are no weights.
         MissingExtra: on first use, when the package tokenizers is not installed.
 
-    >>> WordPiece().add_rows(["Who employed Carsten Olsen?"])  # doctest: +SKIP
+    >>> WordPiece().count(["Who employed Carsten Olsen?"])  # doctest: +SKIP
     [7]
     """
 

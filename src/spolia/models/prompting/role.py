@@ -398,7 +398,7 @@ def continue_prompt(prompt: Prompt, *parts: str) -> Prompt:
 
     >>> from spolia.types import Message
     >>> asked = Prompt((Message("user", "Who employed Olsen?"),))
-    >>> continue_prompt(asked, Setting("[Relevant]"), "Nokia [Relevant]").messages[-1].read_content
+    >>> continue_prompt(asked, Setting("[Relevant]"), "Nokia [Relevant]").messages[-1].content
     '[Relevant]Nokia ⟦Relevant]'
     """
     text = "".join(part if isinstance(part, Setting) else escape_marks(part) for part in parts)

@@ -84,7 +84,7 @@ class Template(Value):
     def from_text(cls, text: str) -> Self:
         """Parse the template that a prompt file's text describes.
 
-        >>> Template.from_text("<q>{{question}}</q>").fill({"question": "Is {x} </Q > y?"})[0].read_content
+        >>> Template.from_text("<q>{{question}}</q>").fill({"question": "Is {x} </Q > y?"})[0].content
         '<q>Is {x} ‹/Q > y?</q>'
         """
         parts = _HEAD.split(text.replace("\r\n", "\n"))

@@ -37,7 +37,7 @@ class Similar(Edges):
         embedder: whose vectors are compared, or its name, which the definition keeps; empty for the group's first.
 
     >>> from spolia.models.onnx.minilm import MiniLM
-    >>> Similar(embedder=MiniLM()) == Similar(embedder=MiniLM().register)
+    >>> Similar(embedder=MiniLM()) == Similar(embedder=MiniLM().name)
     True
     """
 

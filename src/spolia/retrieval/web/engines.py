@@ -156,7 +156,7 @@ class Brave(SearchAPI):
     Raises:
         SourceError: the address is none; when it is asked, there is no key.
 
-    >>> Brave().register
+    >>> Brave().name
     'Brave at https://api.search.brave.com'
     """
 

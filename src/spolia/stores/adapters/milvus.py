@@ -35,7 +35,7 @@ class Milvus(Served["MilvusCollection"]):
         database: on the server; empty for its default.
         index: `HNSW`, or `FLAT`, which compares with every vector.
 
-    >>> Milvus("http://127.0.0.1:19530").where
+    >>> Milvus("http://127.0.0.1:19530").location
     'Milvus at http://127.0.0.1:19530'
     """
 

@@ -30,7 +30,7 @@ class OpenSearch(Served["OpenSearchIndex"]):
         replicas: how many further copies it has.
         certificates: file with the authorities that are believed; empty for those of the machine.
 
-    >>> OpenSearch("https://search.example:9200").where
+    >>> OpenSearch("https://search.example:9200").location
     'OpenSearch at https://search.example:9200'
     """
 

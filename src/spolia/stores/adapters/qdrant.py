@@ -30,7 +30,7 @@ class Qdrant(Served["QdrantCollection"]):
         exact: compare with every vector on the server, too.
         timeout_s: seconds without an answer of the server, rounded up.
 
-    >>> Qdrant("http://127.0.0.1:6333").where
+    >>> Qdrant("http://127.0.0.1:6333").location
     'Qdrant at http://127.0.0.1:6333'
     """
 

@@ -194,7 +194,7 @@ class Analyzer(Value):
     def words(self, text: str) -> list[str]:
         """Return the terms of a text without other spellings, all of which occur wherever its words do.
 
-        >>> Analyzer().text_since("Apple-pie 12mm"), Analyzer().terms("Apple-pie 12mm")
+        >>> Analyzer().words("Apple-pie 12mm"), Analyzer().terms("Apple-pie 12mm")
         (['appl', 'pie', '12mm'], ['appl', 'pie', 'applepi', '12mm', '12', 'mm'])
         """
         return self._term_text(text, False).split()

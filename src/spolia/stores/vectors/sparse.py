@@ -77,7 +77,7 @@ def pack_row(row: SparseRows) -> bytes:
 def unpack_row(entries: bytes) -> SparseRows:
     """Unpack a row.
 
-    >>> unpack_row(pack_row(SparseRows.of([{7: 1.5, 2: 0.5}]))).weights_of(0)
+    >>> unpack_row(pack_row(SparseRows.from_weights([{7: 1.5, 2: 0.5}]))).weights_of(0)
     {2: 0.5, 7: 1.5}
     """
     count = len(entries) // ENTRY_BYTES

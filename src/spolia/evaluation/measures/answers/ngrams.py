@@ -80,7 +80,7 @@ class SentenceBLEU(Measure):
     Source: as sacrebleu's `sentence_bleu` (Post 2018), divided by 100; AutoRAG's metric `bleu`.
 
     >>> from spolia.types import Answer
-    >>> SentenceBLEU().write_scores(Answer("Nokia"), Item("q", "?", answers=("Nokia",)))
+    >>> SentenceBLEU().score(Answer("Nokia"), Item("q", "?", answers=("Nokia",)))
     1.0
     """
 
@@ -132,7 +132,7 @@ class Rouge1(WordMeasure):
 
     Source: Lin 2004; as the package rouge-score without a stemmer.
 
-    >>> str(Rouge1()), Rouge1().of("the cat sat", ["the cat lay down"])  # P = 2/3, R = 2/4
+    >>> str(Rouge1()), Rouge1().score_text("the cat sat", ["the cat lay down"])  # P = 2/3, R = 2/4
     ('ROUGE-1', 0.5714285714285715)
     """
 
@@ -150,7 +150,7 @@ class Rouge2(WordMeasure):
 
     Source: Lin 2004.
 
-    >>> str(Rouge2(words="unicode")), Rouge2().of("the cat sat", ["the cat lay down"])  # P = 1/2, R = 1/3
+    >>> str(Rouge2(words="unicode")), Rouge2().score_text("the cat sat", ["the cat lay down"])  # P = 1/2, R = 1/3
     ('ROUGE-2(words="unicode")', 0.4)
     """
 
@@ -170,7 +170,7 @@ class RougeL(WordMeasure):
 
     Source: Lin 2004, section 3; over whole texts, not by sentence.
 
-    >>> str(RougeL()), RougeL().of("the cat sat down", ["down the cat lay"])  # "the cat": P = R = 2/4
+    >>> str(RougeL()), RougeL().score_text("the cat sat down", ["down the cat lay"])  # "the cat": P = R = 2/4
     ('ROUGE-L', 0.5)
     """
 

@@ -219,7 +219,7 @@ class AnswerHit(Measure):
 
     >>> from spolia.types import Hit, Item, Node, Query, Ranking
     >>> found = Ranking(Query("?"), (Hit(Node("n1", "He worked for Nokia."), 1.0),))
-    >>> str(AnswerHit(5)), AnswerHit(5).write_scores(found, Item("q", "?", answers=("nokia",)))
+    >>> str(AnswerHit(5)), AnswerHit(5).score(found, Item("q", "?", answers=("nokia",)))
     ('AnswerHit@5', 1.0)
     """
 

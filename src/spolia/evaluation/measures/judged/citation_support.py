@@ -52,7 +52,7 @@ class SupportRecall(_Support):
     >>> from spolia import Citation, ScriptedModel
     >>> answer = Answer("It is salt. [1] It is old.", (Citation("1", "n", "d", "a.txt", "Salt, all of it."),))
     >>> measure = SupportRecall(ScriptedModel(("yes",)))
-    >>> str(measure), measure.write_scores(answer, Item("q", "?"))
+    >>> str(measure), measure.score(answer, Item("q", "?"))
     ('ALCE-R(llm="scripted")', 0.5)
     """
 
@@ -79,7 +79,7 @@ class SupportPrecision(_Support):
     >>> from spolia import Citation, ScriptedModel
     >>> cited = (Citation("1", "n", "d", "a.txt", "Salt, all of it."), Citation("2", "m", "d", "a.txt", "Owls."))
     >>> measure = SupportPrecision(ScriptedModel((("Salt", "yes"), ("", "no"))))
-    >>> str(measure), measure.write_scores(Answer("It is white [1][2].", cited), Item("q", "?"))
+    >>> str(measure), measure.score(Answer("It is white [1][2].", cited), Item("q", "?"))
     ('ALCE-P(llm="scripted")', 0.5)
     """
 

@@ -59,7 +59,7 @@ class GEval(JudgedMeasure):
     >>> measure = GEval(ScriptedModel(("5", "4", "4", "I cannot say.")), "fluency", samples=3)
     >>> str(measure)
     'GEval(llm="scripted", aspect="fluency", samples=3)'
-    >>> round(measure.write_scores(Answer("It was Nokia.", evidence=Ranking(Query("?"), ())), Item("q", "?")), 4)
+    >>> round(measure.score(Answer("It was Nokia.", evidence=Ranking(Query("?"), ())), Item("q", "?")), 4)
     4.3333
     """
 

@@ -45,7 +45,7 @@ class Faithfulness(JudgedMeasure):
     >>> shown = Ranking(Query("?"), (Hit(Node("n", "He worked for Nokia."), 1.0),))
     >>> model = ScriptedModel((("<statements", "1: yes\\n2: no"), ("", "He worked for Nokia.\\nHe lived in Salo.")))
     >>> answer = Answer("He worked for Nokia in Salo.", evidence=shown)
-    >>> Faithfulness(model).write_scores(answer, Item("q", "Who is he?"))
+    >>> Faithfulness(model).score(answer, Item("q", "Who is he?"))
     0.5
     """
 
@@ -99,7 +99,7 @@ class AnswerRelevancy(JudgedMeasure):
     >>> from spolia import Answer, ScriptedModel
     >>> from spolia.testing import HashingEmbedder
     >>> measure = AnswerRelevancy(ScriptedModel(("Who employed him?\\nWho employed him?",)), HashingEmbedder())
-    >>> round(measure.write_scores(Answer("Nokia did."), Item("q", "Who employed him?")), 4)
+    >>> round(measure.score(Answer("Nokia did."), Item("q", "Who employed him?")), 4)
     1.0
     """
 
@@ -143,7 +143,7 @@ class ContextPrecision(JudgedMeasure):
     >>> from spolia import Hit, Node, Query, Ranking, ScriptedModel
     >>> found = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("the moon", "salt", "moonlight")))
     >>> measure = ContextPrecision(ScriptedModel((("<passage>salt", "no"), ("", "yes"))))
-    >>> str(measure), round(measure.write_scores(found, Item("q", "?", answers=("moon",))), 4)  # (1 + 2/3) / 2
+    >>> str(measure), round(measure.score(found, Item("q", "?", answers=("moon",))), 4)  # (1 + 2/3) / 2
     ('ContextPrecision(llm="scripted")', 0.8333)
     """
 
@@ -183,7 +183,7 @@ class Correctness(JudgedMeasure):
 
     >>> from spolia import Answer, ScriptedModel
     >>> measure = Correctness(ScriptedModel(("Yes.",)))
-    >>> measure.write_scores(Answer("It was Nokia Oyj."), Item("q", "Who employed him?", answers=("Nokia",)))
+    >>> measure.score(Answer("It was Nokia Oyj."), Item("q", "Who employed him?", answers=("Nokia",)))
     1.0
     """
 

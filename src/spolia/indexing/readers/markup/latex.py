@@ -66,7 +66,7 @@ class LatexReader(Value):
     r"""Reader of LaTeX as it is written. Pictures and files that it includes count as dropped.
 
     >>> text = rb"\newcommand{\co}{CO$_2$}\title{Stones}\begin{document}\section{Old \emph{\co}}Caf\'e, \verb|50%|."
-    >>> document = LatexReader().scan(Blob("a.tex", text)).document
+    >>> document = LatexReader().read(Blob("a.tex", text)).document
     >>> document.title, [heading.text for heading in document.headings], document.text.split(", ")[-1]
     ('Stones', ['Old CO$_2$'], '\\verb|50%|.')
     """

@@ -80,7 +80,7 @@ class AsciiDocReader(Value):
 
     >>> text = b"= Stones\\n\\n== Old\\n\\n.Weights\\n|===\\n|stone |t\\n|basalt |3\\n|===\\n"
     >>> document = AsciiDocReader().read(Blob("a.adoc", text)).document
-    >>> document.title, document.regions[0].caption, document.regions[0].number_rows
+    >>> document.title, document.regions[0].caption, document.regions[0].rows
     ('Stones', 'Weights', (('stone', 't'), ('basalt', '3')))
     """
 
@@ -314,7 +314,7 @@ class OrgReader(Value):
 
     >>> text = b"#+TITLE: Stones\\n* TODO Old ones :wall:\\n| stone | t |\\n|-------+---|\\n| basalt | 3 |\\n"
     >>> document = OrgReader().read(Blob("a.org", text)).document
-    >>> document.title, document.headings[0].text, document.regions[0].number_rows
+    >>> document.title, document.headings[0].text, document.regions[0].rows
     ('Stones', 'Old ones', (('stone', 't'), ('basalt', '3')))
     """
 

@@ -149,7 +149,7 @@ def regions_of(text: str, start: int = 0) -> Iterator[Region]:
     """Yield the regions of a text from `start` on, in order.
 
     >>> text = "| stone | t |\\n|---|---|\\n| basalt | 3 |\\n\\n```python\\nx = 1\\n```\\n"
-    >>> [(region.kind, region.number_rows, region.caption) for region in regions_of(text)]
+    >>> [(region.kind, region.rows, region.caption) for region in regions_of(text)]
     [('table', (('stone', 't'), ('basalt', '3')), ''), ('code', (), 'python')]
     """
     lines = [line for line in lines_of(text) if line.start >= start]
