@@ -52,7 +52,7 @@ def made(path: Path, texts: list[str], every: int) -> Corpus:
     with corpus.writer() as writer:
         writer.define("chunk", Manifest("chunk", "sentences", "test", Analyzer(), (GroupEmbedding(EMBEDDER.name, 64),)))
         for number, some in enumerate(in_batches(texts, TOGETHER)):
-            writer.put(*_document(number, some, ("ann",) if every and number % every == 0 else ()))
+            writer.put_document(*_document(number, some, ("ann",) if every and number % every == 0 else ()))
         for lacking in in_batches(list(writer.unembedded("chunk", EMBEDDER.name)), 5_000):
             hashes, found = zip(*lacking, strict=True)
             writer.add_vectors(EMBEDDER.name, hashes, EMBEDDER.embed(found, kind="passage"))

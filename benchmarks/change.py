@@ -73,7 +73,7 @@ STORES = {"words": None, "words and vectors": Cheap()}
 
 
 def keys(snapshot: Snapshot) -> set[int]:
-    return {key for (key,) in snapshot.opened.rows(sql.LIVE_KEYS, {"grp": "chunk", "at": snapshot.generation})}
+    return {key for (key,) in snapshot.open_store.rows(sql.LIVE_KEYS, {"grp": "chunk", "at": snapshot.generation})}
 
 
 def changed(folder: Path, corpus: Corpus, kind: str, path: Path) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def changed(folder: Path, corpus: Corpus, kind: str, path: Path) -> dict[str, An
     snapshot = corpus.snapshot()
     after = keys(snapshot)
     document = snapshot.sources()[path.name].document
-    own = {key for key, *_ in snapshot.opened.rows(sql.NUMBERED, _own(document, snapshot.generation))}
+    own = {key for key, *_ in snapshot.open_store.rows(sql.NUMBERED, _own(document, snapshot.generation))}
     return {
         "cpu_ms": round(cpu * 1e3, 1),
         "wall_ms": round(wall * 1e3, 1),

@@ -179,7 +179,7 @@ def _plain(found: Report) -> dict[str, Any]:
         "flows": {one.flow: one.json()["measures"] for one in found.flows},
         "failures": {one.flow: len(one.failures) for one in found.flows if one.failures},
         "verdicts": [one.json() for one in found.comparisons],
-        "chosen_on": found.tuned > 0,
+        "chosen_on": found.tuned_count > 0,
     }
 
 

@@ -175,7 +175,7 @@ class SimulatedScorer(Value):
 
     def _holds(self, chain: GoldChain, text: str) -> bool:
         if pairs := _PAIR.findall(text):
-            holds = chain.is_resolved(chain.answered(pairs, ()))
+            holds = chain.is_resolved(chain.resolve_hops(pairs, ()))
         else:
             holds = any(hop.is_supported(text) for hop in chain.hops)
         return holds is not self.profile.happens("judge_fn" if holds else "judge_fp", "scorer", self.seed, text)
@@ -190,7 +190,7 @@ class LenientHop(Hop):
 
 
 def lenient(hop: Hop) -> Hop:
-    return LenientHop(hop.question, hop.answer, hop.stated, hop.passage, tuple(map(lenient, hop.beside)))
+    return LenientHop(hop.question, hop.answer, hop.stated, hop.passage, tuple(map(lenient, hop.companions)))
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class Bench:
         data = DataSet(str(DATA / name))
         if name == "bamboogle":
             items = [item for item in data.items() if item.answers]
-            return cls(name, data, items, None, None, {item.id: GoldChain.of(item, {}) for item in items})
+            return cls(name, data, items, None, None, {item.id: GoldChain.from_item(item, {}) for item in items})
         if name in ("world", "contradicting"):
             variant: Any = "" if name == "world" else name
             folder = cache_folder() / "worlds" / f"{name}-{world.seed}-{world.people}-{world.questions}"
@@ -269,7 +269,7 @@ class Bench:
             RANKINGS[f"{name} {retriever}"] = Rankings(search, is_local)
         items = [item for item in data.items() if item.gold and item.answers]
         random.Random(DRAWN_WITH).shuffle(items)
-        chains = {chain.item.id: chain for chain in SimulatedReader.of(data, items).chains}
+        chains = {chain.item.id: chain for chain in SimulatedReader.from_data(data, items).chains}
         return cls(name, data, items, chunks, embedder, chains)
 
     def block(self, number: int, questions: int) -> Sequence[Item]:
@@ -637,7 +637,7 @@ def local_suffices(chain: GoldChain, retriever: str) -> bool:
     """Whether the local half's own ranking answers each sub-question, asked with the gold answers before it."""
     gold = {number: hop.answer for number, hop in enumerate(chain.hops, 1)}
     local = source.but(retriever=retriever, name="local", top_k=5)
-    return all(hop.is_visible(local(Query(hop.asked(gold))).texts) for hop in chain.hops)
+    return all(hop.is_visible(local(Query(hop.fill_question(gold))).texts) for hop in chain.hops)
 
 
 # A world whose two sources contradict each other.
@@ -659,7 +659,7 @@ class BelievesBoth(CountingReader):
 
 def _resolves(reader: SimulatedReader, prompt: Prompt) -> int:
     chain = next(one for one in reader.chains if one.item.question in prompt.text)
-    return len(chain.answered((), [prompt.text]))
+    return len(chain.resolve_hops((), [prompt.text]))
 
 
 def contradictions(kept: Kept, bench: Bench, retriever: str, questions: int) -> list[dict[str, Any]]:
@@ -670,7 +670,7 @@ def contradictions(kept: Kept, bench: Bench, retriever: str, questions: int) -> 
     webs = [item.but(answers=(str(meta["web_answer"]),),
                      decomposition=tuple(SubQuestion(**one) for one in json.loads(str(meta["web_decomposition"]))))
             for item, meta in zip(items, told, strict=True)]  # fmt: skip
-    reader = BelievesBoth.of(bench.data, items).but(other=CountingReader.of(bench.data, webs))
+    reader = BelievesBoth.from_data(bench.data, items).but(other=CountingReader.from_data(bench.data, webs))
     found = []
     for preferred in SOURCES:
         key = kept.key(bench.name, preferred, retriever, len(items))

@@ -170,11 +170,11 @@ def timed(flow: Any, questions: list[str]) -> dict[str, Any]:
 def recall(flow: Dense, dimension: int, questions: list[str]) -> float:
     """Share of what comparing all vectors finds, some thousand at a time."""
     snapshot, embedder = flow.group.snapshot(), Recombined(dimension)
-    stored, keys = snapshot.open.stored("chunk", embedder.name), snapshot.allowed("chunk", frozenset()).keys
+    stored, keys = snapshot.open.stored_vectors("chunk", embedder.name), snapshot.allowed("chunk", frozenset()).keys
     asked = embedder.embed(questions, kind="query")
     scores = np.concatenate(
         [
-            asked @ stored.at(np.arange(start, min(start + 50_000, len(keys)))).T
+            asked @ stored.vectors_at(np.arange(start, min(start + 50_000, len(keys)))).T
             for start in range(0, len(keys), 50_000)
         ],
         axis=1,

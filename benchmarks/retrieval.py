@@ -53,7 +53,7 @@ def measured(name: str) -> dict[str, Any]:
     flows = {flow: BUILT_IN[flow](chunks, embedder) for flow in FLOWS}
     ended = {"": time.process_time()}  # by flow, in their order
     found = Experiment(flows, items, MEASURES, data=name).run(
-        told=lambda flow, done, total: ended.update({flow: time.process_time()})
+        on_progress=lambda flow, done, total: ended.update({flow: time.process_time()})
     )
     cpu_s = {flow: end - begun for (flow, end), begun in zip(list(ended.items())[1:], ended.values(), strict=False)}
     return {
@@ -72,7 +72,7 @@ def verdict(found: Report, measure: str) -> dict[str, Any]:
     """Whether the default is below the better single retriever by more than the paired interval."""
     means = {one.flow: one.json()["measures"][measure]["mean"] for one in found.flows}
     better = max(("bm25", "dense"), key=lambda flow: means[flow])
-    one = found.over("default", better, measure)
+    one = found.compare("default", better, measure)
     difference = one.interval if one.better == "default" else one.interval.reversed
     return {"better_single": better, "difference": difference.json(), "holds": difference.high >= 0}
 

@@ -148,7 +148,7 @@ def run(cache: Path, *words: object) -> dict[str, Any]:
 
 def measured(folder: Path, rounds: int) -> dict[str, Any]:
     data, indexed = folder / "project" / "data", folder / "indexed"
-    AutoRAG().put(data, *trial_data())
+    AutoRAG().write_files(data, *trial_data())
     config, changed = HERE / "autorag_trial.yaml", folder / "changed.yaml"
     changed.write_text(config.read_text("utf-8").rstrip("\n") + FILTER, "utf-8")
     server = Embeddings()

@@ -43,7 +43,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         how = {"path": Path(folder) / "study", "usage_log": UsageLog(Path(folder) / "looks")}
         began = time.process_time()
-        found = tune(flow, items, MEASURE, told=lambda so_far: times.append((so_far.done, time.process_time())), **how)
+        found = tune(
+            flow, items, MEASURE, on_progress=lambda so_far: times.append((so_far.done, time.process_time())), **how
+        )
         cpu_s = time.process_time() - began
         began = time.process_time()
         again = tune(flow, items, MEASURE, **how)

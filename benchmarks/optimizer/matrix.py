@@ -141,7 +141,7 @@ class ScoreMatrix:
 def candidates_of() -> Candidates:
     """The flows with the numbers of the matrix, without an index."""
     found = Candidates(Space(space(Corpus("pool.spolia"))))
-    assert found.every  # looked at: that numbers them
+    assert found.all_flows  # looked at: that numbers them
     return found
 
 
@@ -222,12 +222,12 @@ class Shown(SweepScores):
                 first.append(one.ranking.but(hits=one.ranking.hits[:SHOWN]))
             found.append(number)
         self.contexts[item.id] = np.array(found, np.uint16)
-        return super().measured(rankings, item)
+        return super().score_rankings(rankings, item)
 
     def answered(self, reader: Operator[Ranking, Answer], item: Item) -> NDArray[np.float16]:
         """By measure and flow, the scores of what a reader answers; a call that fails scores 0."""
         cases = [Case(item, attempt(partial(reader, one))) for one in self.rankings[item.id]]
-        scores = [[(measure.seen(case) or (np.nan,))[0] for measure in OF_ANSWERS] for case in cases]
+        scores = [[(measure.observe(case) or (np.nan,))[0] for measure in OF_ANSWERS] for case in cases]
         return np.array(scores, np.float16)[self.contexts[item.id]].T
 
 
@@ -243,9 +243,9 @@ def measured(
     Args:
         kept: told what is there after every hundred questions.
     """
-    plan = TuningPlan.of(flow, items, measure)
+    plan = TuningPlan.from_space(flow, items, measure)
     candidates = plan.candidates
-    every = list(candidates.every)
+    every = list(candidates.all_flows)
     assert every == list(range(len(every)))
     names = list(candidates.space.places)
     points = np.array([[point.get(name, -1) for name in names] for point in candidates.points], np.int8)
@@ -360,7 +360,9 @@ def main() -> None:
     items = [item for item in items if before is None or item.id not in set(before.questions.tolist())]
     reader = None
     if given.world:
-        reader = Reader(SimulatedReader.of(sets[0], list(sets[0].items()), profile_named("noisy")), max_passages=SHOWN)
+        reader = Reader(
+            SimulatedReader.from_data(sets[0], list(sets[0].items()), profile_named("noisy")), max_passages=SHOWN
+        )
     began = time.process_time()
 
     def keep(so_far: ScoreMatrix) -> None:

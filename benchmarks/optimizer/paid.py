@@ -104,14 +104,14 @@ class PaidGrid:
         FictionalWorld(7, people=150, questions=questions).write(folder)
         data = DataSet(str(folder))
         items = list(data.items())
-        reader = SimulatedReader.of(data, items, Profile(miss=0.1, lure=0.2))
-        objectives = Objectives.of(MEASURE)
+        reader = SimulatedReader.from_data(data, items, Profile(miss=0.1, lure=0.2))
+        objectives = Objectives.from_measures(MEASURE)
         asked = [item for item in items if all(one.applies(item) for one in objectives.measures)]
         candidates = Candidates(Space(space(index_passages(data, folder=folder / "stores"), reader)))
-        run, flows = Run(share=64 << 20), list(candidates.every)
+        run, flows = Run(share=64 << 20), list(candidates.all_flows)
         contexts = Contexts(candidates, lambda flow: asked, len(asked), run)
         groups, values = contexts.groups(flows), np.zeros((len(flows), len(asked)))
-        readers = [one for flow in flows if (one := ReaderFlow.of(candidates.flows[flow]))]
+        readers = [one for flow in flows if (one := ReaderFlow.from_flow(candidates.flows[flow]))]
         together = sweeper([one.search for one in readers])
         with run:
             for at, item in enumerate(asked):
@@ -119,7 +119,7 @@ class PaidGrid:
                 for group in np.unique(groups[:, at]):
                     same = np.flatnonzero(groups[:, at] == group)
                     answer = readers[same[0]].reader(found[same[0]].ranking)
-                    seen = objectives.measures[0].seen(Case(item, answer))
+                    seen = objectives.measures[0].observe(Case(item, answer))
                     assert seen is not None
                     values[same, at] = seen[0]
         return cls(candidates, values, contexts)
@@ -129,7 +129,7 @@ class SomeContexts(Contexts):
     """Contexts of a grid on some of its questions, and how good they are if that `is_known`."""
 
     def __init__(self, grid: PaidGrid, questions: NDArray[np.intp], is_known: bool) -> None:
-        flows, whole = list(grid.candidates.every), grid.contexts
+        flows, whole = list(grid.candidates.all_flows), grid.contexts
         none: list[Item] = []
         super().__init__(grid.candidates, lambda flow: none, len(questions), whole.run)
         self._rows = {flow: at for at, flow in enumerate(flows)}
@@ -154,11 +154,11 @@ def played(grid: PaidGrid, kind: str, share: float, seed: int) -> tuple[float, f
         return ScoreRows(values, np.zeros((len(flows), 2)))
 
     chosen = find_best(HalvingWithNeighbours(), board, source)
-    shown = contexts.numbers(list(grid.candidates.every))[
-        np.arange(n) < board.asked[list(grid.candidates.every)][:, None]
+    shown = contexts.numbers(list(grid.candidates.all_flows))[
+        np.arange(n) < board.question_counts[list(grid.candidates.all_flows)][:, None]
     ]
     truth = 100 * grid.scores.mean(axis=1)
-    return float(truth.max() - truth[chosen]), len(np.unique(shown)) / calls, float(board.asked.sum()) / whole
+    return float(truth.max() - truth[chosen]), len(np.unique(shown)) / calls, float(board.question_counts.sum()) / whole
 
 
 def floor(grid: PaidGrid, seeds: int) -> float:

@@ -78,7 +78,7 @@ class ScoreGrid:
         """What a study took, as a share of what the grid takes: steps that flows share are taken once a question."""
         once = np.zeros(len(self.step_us) + 1)
         for column in self.steps.T:
-            np.maximum.at(once, column, board.asked[: len(column)])
+            np.maximum.at(once, column, board.question_counts[: len(column)])
         return float(once[:-1] @ self.step_us / board.questions / self.step_us.sum())
 
     def calls(self, board: Board, asked: Ints) -> float:
@@ -87,7 +87,7 @@ class ScoreGrid:
             return np.nan
         shown, read, grid = self.contexts[:, asked], 0, 0
         for at, column in enumerate(shown.T):
-            read += len(np.unique(column[board.asked[: len(column)] > at]))
+            read += len(np.unique(column[board.question_counts[: len(column)] > at]))
             grid += len(np.unique(column))
         return read / grid
 
@@ -128,7 +128,7 @@ class ScoreGrid:
         random = np.random.default_rng(seed)
         places = {f"place {at}": [f"candidate {one}" for one in range(size)] for at, size in enumerate(sizes)}
         candidates = Candidates(Space(Then(*(Setting(name).vary(name, taken=of) for name, of in places.items()))))
-        points = np.array([[candidates.points[flow][name] for name in places] for flow in candidates.every])
+        points = np.array([[candidates.points[flow][name] for name in places] for flow in candidates.all_flows])
         logit = random.normal(2.0, 3.0, questions) + random.normal(0, effects / 10, (len(points), 1))
         for place, size in enumerate(sizes):
             alone = random.normal(0, effects * random.exponential(), (size, 1)) + random.normal(

@@ -84,6 +84,6 @@ if __name__ == "__main__":
     from spolia.optimizer.candidates import Candidates
 
     found = Candidates(Space(space(Corpus("pool.spolia"))))
-    print(len(found.every), "flows")
+    print(len(found.all_flows), "flows")
     for name, place in found.space.places.items():
         print(f"{name}: {len(place.values)}")

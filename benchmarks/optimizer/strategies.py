@@ -92,14 +92,14 @@ def play(
 ) -> Played | None:
     """None where the budget is too small for the strategy."""
     asked, strategy = drawn(grid, seed, questions), STRATEGIES[name]
-    if strategy.least(board := board_of(grid, share, asked, seed)) > board.left:
+    if strategy.minimum_rows(board := board_of(grid, share, asked, seed)) > board.left:
         return None
     board, chosen = studied(grid, strategy, share, asked, seed, prior)
-    if not board.spent:
+    if not board.rows_spent:
         return None
     calls = grid.calls(board, asked) if seed < CALLED else np.nan
     regret = 100 * (grid.truth.max() - grid.truth[chosen])
-    return Played(regret, grid.spent(board), board.spent / board.questions / len(grid.points), calls)
+    return Played(regret, grid.spent(board), board.rows_spent / board.questions / len(grid.points), calls)
 
 
 OBJECTIVE = Objectives((parse_measure("nDCG@10"),))

@@ -102,7 +102,7 @@ def world(folder: Path) -> World:
     write_rows(folder / "merged" / "corpus.jsonl", list(passages.values()))
     write_rows(folder / "merged" / "questions.jsonl", [{"id": "q", "question": "?"}])
     merged = DataSet(str(folder / "merged"))
-    return World(items, SimulatedReader.of(merged, items, PROFILE), index_passages(merged, folder=folder))
+    return World(items, SimulatedReader.from_data(merged, items, PROFILE), index_passages(merged, folder=folder))
 
 
 @step
@@ -197,7 +197,7 @@ def folded(make: Callable[[], ClassifierTrainer], rows: Sequence[LabelledText], 
         with tempfile.TemporaryDirectory() as folder:
             weights = written(trainer, Path(folder))
             spent += time.process_time() - began
-            classifier = TextClassifier.of(trainer.part, weights.plain(trainer.part))
+            classifier = TextClassifier.from_plain(trainer.part, weights.plain(trainer.part))
             new = [row for row in rows if own[row.item] == fold]
             found.rows.extend(new)
             found.chances.extend(classifier.probabilities([row[1:3] for row in new], trainer.embedder).tolist())

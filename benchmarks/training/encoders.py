@@ -67,7 +67,7 @@ def context(folder: Path) -> Trained:
     items = list(data.items())
     split = QuestionSplit.of(items)
     learned = [*split.train, *split.validation]
-    made = ContextTrainer(SimulatedReader.of(data, items), BM25(index_passages(data, folder=folder), top_k=5))
+    made = ContextTrainer(SimulatedReader.from_data(data, items), BM25(index_passages(data, folder=folder), top_k=5))
     return train(made, learned, folder / "context", kept_apart=split.kept_apart, steps=STEPS["context"], seed=SEED)
 
 

@@ -85,7 +85,7 @@ def remember(group: NodeGroup) -> None:
     """Take the vectors of a store for those of its texts."""
     snapshot = group.snapshot()
     keys = snapshot.open.records(group.name).keys
-    vectors = snapshot.open.stored(group.name, EMBEDDER.name).at(np.arange(len(keys)))
+    vectors = snapshot.open.stored_vectors(group.name, EMBEDDER.name).vectors_at(np.arange(len(keys)))
     _KNOWN.update(zip(texts_of(snapshot, keys), np.array(vectors), strict=True))
 
 

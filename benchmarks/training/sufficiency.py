@@ -116,7 +116,7 @@ def sampled(name: str, items: Sequence[Item], n: int, folder: Path) -> list[Samp
     kept = folder / f"{name}-{n}.json"
     if not kept.exists():
         data = DataSet(str(DATA / name))
-        reader, search = Planner.of(data, items, PROFILE), BUILT_IN["bm25"](index_passages(data), None, None, 5)
+        reader, search = Planner.from_data(data, items, PROFILE), BUILT_IN["bm25"](index_passages(data), None, None, 5)
         found = list(sample_chains(reader, search, items, steps=STEPS, n=n))
         rows = [(one.item, one.chain.query.question, one.chain.pairs, one.exact, one.f1, one.tokens) for one in found]
         folder.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ def classified(items: Sequence[Item], chains: Sequence[SampledChain], hidden: in
         for step in range(trainer.steps):
             trainer.step(step / trainer.steps)
         given = trainer.weights()
-        classifier = TextClassifier.of("sufficiency", given)
+        classifier = TextClassifier.from_plain("sufficiency", given)
         for chain in (one for one in chains if own[one.item] == fold):
             tested.append(chain)
             found.append(classifier.probabilities(beginnings(chain), embedder)[:, 1].tolist())

@@ -42,7 +42,7 @@ def result(name: str, seeds: int, folder: Path) -> dict[str, Any]:
     flows = {"bm25": trainers[0].untrained(), **{f"seed {seed}": one.flow for seed, one in enumerate(found)}}
     recall = Experiment(flows, QuestionSplit.of(items).kept_apart, "R@5").run()
     means = {one.flow: one.json()["measures"]["R@5"]["mean"] for one in recall.flows}
-    gain = recall.over("seed 0", "bm25", "R@5")
+    gain = recall.compare("seed 0", "bm25", "R@5")
     interval = gain.interval if gain.better == "seed 0" else gain.interval.reversed
     return {
         "data": name,

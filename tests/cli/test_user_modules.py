@@ -102,7 +102,7 @@ from spolia.evaluation.measures.measure import Measure
 
 
 class Half(Measure):
-    called = "Half"
+    notation = "Half"
 """
 
 
@@ -181,7 +181,7 @@ class Lengthy(Measure):
 
 @dataclass(frozen=True)
 class Short(Measure):
-    called: ClassVar[str] = "Short_hits"
+    notation: ClassVar[str] = "Short_hits"
     k: int
     words: int = 3
 

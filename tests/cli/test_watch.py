@@ -223,7 +223,7 @@ def test_where_too_many_folders_are_watched_they_are_looked_at(
         raise OSError("OS file watch limit reached")
         yield False
 
-    monkeypatch.setattr("spolia.cli.watch.told", told)
+    monkeypatch.setattr("spolia.cli.watch.watch_folders", told)
     watch = Watch(Screen(json=False), [folder], lambda: None, 0.05, (), follow_links=False, readers=READERS)  # type: ignore[arg-type, return-value]
     assert list(islice(watch._events(), 3)) == [True] * 3
     assert (

@@ -285,7 +285,7 @@ def test_what_the_server_says_no_to(status: int, error: type[Exception]) -> None
 
 def test_an_encrypted_address_does_not_lead_to_an_open_one(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = Fetched("https://a.example/", 302, (("location", "http://a.example/"),), b"")
-    monkeypatch.setattr("spolia.egress.download._one", lambda *given: moved)
+    monkeypatch.setattr("spolia.egress.download._send_once", lambda *given: moved)
     with pytest.raises(EgressRefused, match="encrypted"):
         fetch("https://a.example/")
 

@@ -319,7 +319,7 @@ def test_what_is_no_number_is_undetermined() -> None:
 def test_a_score_outside_of_the_range_of_its_measure_is_refused() -> None:
     @dataclass(frozen=True)
     class Stars(NotANumber):
-        called: ClassVar[str] = "Stars"
+        notation: ClassVar[str] = "Stars"
 
         def score(self, result: Result, item: Item) -> float:
             return 4.0
@@ -331,7 +331,7 @@ def test_a_score_outside_of_the_range_of_its_measure_is_refused() -> None:
 def test_undetermined_questions_are_left_out_of_both_flows_of_a_pair() -> None:
     @dataclass(frozen=True)
     class OnlyOne(NotANumber):
-        called: ClassVar[str] = "OnlyOne"
+        notation: ClassVar[str] = "OnlyOne"
 
         def score(self, result: Result, item: Item) -> float:
             lost = isinstance(result, Ranking) and result.source == "here" and item.id in ("q1", "q2")

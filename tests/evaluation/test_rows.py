@@ -344,7 +344,7 @@ def test_a_change_in_what_a_measure_of_spolia_names_is_taken_again_and_a_comment
             file.write("\n\n# A comment.\nANOTHER = 1\n")
     assert in_a_process(path, PYTHONPATH=str(tmp_path)).stdout == "asked 0\n\n"
     with (package / "retrieval_measure.py").open("a") as file:
-        file.write("\ndef satisfied(found, item):\n    return 0\n")
+        file.write("\ndef count_satisfied(ids, item):\n    return 0\n")
     told = in_a_process(path, PYTHONPATH=str(tmp_path)).stdout
     assert told.startswith("asked 0\nComputed again, since it has changed: measures, R@1, code, Recall: was ")
 

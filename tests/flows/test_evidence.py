@@ -37,6 +37,6 @@ def test_passages_that_are_left_out_are_not_prepared(monkeypatch: pytest.MonkeyP
         prepared.append(text[:1])
         return text
 
-    monkeypatch.setattr("spolia.generation.prompt.without_citations", prepare)
+    monkeypatch.setattr("spolia.generation.prompt.escape_citations", prepare)
     newest(found("a", "b", "c", "d", "e", "f"))
     assert "".join(prepared) == "cdef"  # a place would be a text of its own: these have none

@@ -76,7 +76,7 @@ calls: list[list[str]] = []
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spolia.generation.sentence_vectors._kept", {})
+    monkeypatch.setattr("spolia.generation.sentence_vectors._vector_cache", {})
 
 
 def node(text: str, name: str = "d", start: int = 0, context: str = "", line: int | None = None) -> Node:
@@ -364,12 +364,12 @@ def test_another_process_takes_the_vectors_of_sentences_from_the_cache_of_the_ru
     read = (node("The tide is caused by the moon. Ships wait for it."), node("Salt is dug in mines.", "s"))
     embedded = list[int]()
     for question in ("What causes the tide?", "What is dug in a mine?"):
-        monkeypatch.setattr("spolia.generation.sentence_vectors._kept", {})
+        monkeypatch.setattr("spolia.generation.sentence_vectors._vector_cache", {})
         asked = found(question, *read)
         with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache, journal=runs.journal) as run:
             answer = extract(asked) if alone else extract.batch([asked])[0]
         embedded.append(run.spent.embedded)
-        monkeypatch.setattr("spolia.generation.sentence_vectors._kept", {})
+        monkeypatch.setattr("spolia.generation.sentence_vectors._vector_cache", {})
         assert answer == extract(asked)
     assert embedded == [4, 1], "the second process embeds its question alone"
 

@@ -241,7 +241,7 @@ def test_a_fault_of_a_reader_is_recorded(folder: Path, corpus: Corpus, monkeypat
     def broken(*_: object) -> object:
         raise RecursionError("too deep")
 
-    monkeypatch.setattr("spolia.indexing.readers.markup.markdown.source_text", broken)
+    monkeypatch.setattr("spolia.indexing.readers.markup.markdown.read_source_text", broken)
     report = sync(folder, corpus)
     assert report.failed == (("b.md", "The markdown reader failed on it: RecursionError: too deep"),)
     assert report.added == 1

@@ -135,7 +135,7 @@ def test_a_study_ends_the_same_with_any_number_of_workers_and_after_it_broke_off
             if progress.done > most:
                 raise RuntimeError("broken off")
 
-        how: dict[str, Any] = {"budget": "50%", "seed": 3, "path": tmp_path / name, "told": told}
+        how: dict[str, Any] = {"budget": "50%", "seed": 3, "path": tmp_path / name, "on_progress": told}
         return tune(space(Waits(MODEL.replies)), questions(40), "EM", run=Run(share=True, threads=workers), **how)
 
     one, three = study(1, "one"), study(3, "three")

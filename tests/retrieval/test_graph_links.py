@@ -375,7 +375,7 @@ def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
 
     with corpus.writer() as writer:
         writer.remove("7.txt")
-    monkeypatch.setattr(links, "_exact", counting)
+    monkeypatch.setattr(links, "_exact_cosines", counting)
     followed, some = content(corpus), sum(compared)
     for path in files(corpus):
         path.unlink()

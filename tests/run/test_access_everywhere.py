@@ -213,7 +213,7 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
 ) -> None:
     lists = random_lists(Random(3))
     corpus = filled(in_folder(tmp_path), lists, Exact())
-    monkeypatch.setattr("spolia.stores.access.reader_lists.Rights.narrowed", lambda *_: None)
+    monkeypatch.setattr("spolia.stores.access.reader_lists.Rights.searchable_audiences", lambda *_: None)
     for retriever in (BM25(corpus.group(), 100), Dense(corpus.group(), EMBEDDER, 100)):
         assert secrets(retriever(QUERY)) <= readable(lists, frozenset())
 

@@ -432,7 +432,7 @@ def test_a_change_of_a_name_that_another_user_takes_meanwhile_does_not_touch_his
             threads.append(meanwhile(put, bob))
         return look(snapshot, names)
 
-    monkeypatch.setattr(Snapshot, "named", looked)
+    monkeypatch.setattr(Snapshot, "document_ids", looked)
     method, path, sent = CHANGES[change]
     changed = reply(ann, method, path, **sent).status_code
     threads[1].join()

@@ -159,7 +159,12 @@ class FlowScores:
 
     def cases(self, flows: Sequence[int], places: Sequence[int]) -> list[list[Case]]:
         """Return what flows gave for some questions, by flow; stored, so that it is computed once."""
-        options: dict[str, Any] = {"run": self.run, "path": self.store, "degraded": "ok", "known": self._fingerprints}
+        options: dict[str, Any] = {
+            "run": self.run,
+            "path": self.store,
+            "degraded": "ok",
+            "fingerprints": self._fingerprints,
+        }
         items = [self.items[index] for index in places]
         if not items:
             return [[] for _ in flows]

@@ -127,7 +127,7 @@ def test_a_spent_budget_ends_the_work_and_a_larger_one_goes_on(corpus: Corpus, t
 def test_a_model_that_writes_nothing_useful_is_not_asked_for_ever(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(creation, "AT_ONCE", 1)
+    monkeypatch.setattr(creation, "BATCH_SIZE", 1)
     found = made(corpus, ScriptedModel(("none",)), n=1)
     assert (len(found.dropped), found.stopped) == (4, {"factoid": "tries"})
 

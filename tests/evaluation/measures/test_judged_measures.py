@@ -330,7 +330,7 @@ class NaN(Parser[float]):
 def test_a_score_that_is_no_number_is_undetermined() -> None:
     @dataclass(frozen=True)
     class Loose(Measure):
-        called = "Loose"
+        notation = "Loose"
 
         def applies(self, item: Item) -> bool:
             return True

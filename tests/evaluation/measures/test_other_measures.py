@@ -199,7 +199,7 @@ def test_to_score_an_item_without_gold_is_refused(written: str) -> None:
 
 
 def test_what_is_better_is_said() -> None:
-    lower = {cls.called for cls in classes(SetMeasure) if cls.lower_is_better}
+    lower = {cls.notation for cls in classes(SetMeasure) if cls.lower_is_better}
     assert lower == {"ATC", "USD", "Seconds", "Calls", "UsedCalls", "DocsShown", "Risk", "AURC"}
 
 
@@ -228,6 +228,28 @@ OF_ANSWERS = [
     "EM", "F1", 'F1(words="unicode")', "Acc", 'Acc(rule="flashrag")', 'Acc(rule="prefrag")', 'Acc(rule="bioasq")',
     "PrefRAG-Avg", "ROUGE-1", "ROUGE-2", "ROUGE-L", 'ROUGE-L(words="characters")', "METEOR-no-synonyms", "BLEU",
 ]  # fmt: skip
+
+
+def test_a_class_of_measures_may_have_the_former_names_of_what_it_defines() -> None:
+    with pytest.warns(DeprecationWarning, match="is (notation|observe) now") as warned:
+
+        @dataclass(frozen=True)
+        class Longest(SetMeasure):
+            called = "Longest"
+
+            def applies(self, item: Item) -> bool:
+                return True
+
+            def seen(self, case: Case) -> tuple[float, ...] | None:
+                return (float(len(case.item.question)),)
+
+            def total(self, seen: Sequence[tuple[float, ...]]) -> float:
+                return max(seen)[0]
+
+    assert ["called is notation" in str(one.message) for one in warned] == [True, False]
+    measure: Any = Longest  # type: ignore[abstract]
+    found = measured(measure(), [Case(Item("q", "How?"), Failure("StepFailed", "no"))])
+    assert (found.measure, found.value) == ("Longest", 4.0)
 
 
 @check_each("written", OF_ANSWERS)

@@ -209,7 +209,7 @@ def test_a_ranking_is_looked_through_once_for_all_measures(monkeypatch: pytest.M
         seen.append(hit.node)
         return GoldPlace(hit.node.document, hit.node.span)
 
-    monkeypatch.setattr(GoldPlace, "of", looked_at)
+    monkeypatch.setattr(GoldPlace, "from_hit", looked_at)
     for written in (*PERFECT_IS_ONE, *OF_RANKS):
         of(written).score(found, ONE)
     assert len(seen) == len(found)

@@ -60,6 +60,7 @@ class SetMeasure(Value, ABC):
     """
 
     notation: ClassVar[str]
+    called: ClassVar[str]  # the former name of `notation`
     lower_is_better: ClassVar[bool] = False
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     resolution: ClassVar[float] = 0.0
@@ -68,6 +69,8 @@ class SetMeasure(Value, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "notation" in vars(cls):
+            cls.called = cls.notation
         for former, name in FORMER_NAMES.items():
             if former in vars(cls) and name not in vars(cls):
                 setattr(cls, name, vars(cls)[former])
@@ -80,11 +83,6 @@ class SetMeasure(Value, ABC):
     def __post_init__(self) -> None:
         if self.rules:
             check_rule(self.notation, getattr(self, "rule", ""), self.rules)
-
-    @property
-    def called(self) -> str:
-        """Return the notation, by its former name."""
-        return self.notation
 
     @property
     def dependencies(self) -> tuple[Value, ...]:
